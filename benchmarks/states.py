@@ -6,7 +6,8 @@
 Each line of ``benchmarks/states/recipes.csv`` is a stack, a precision, an optimizer and what a plan for it writes under
 ``dtypes``. The bytes are those of the memory ledger of a plan on one device without sharding, divided by its
 parameters. The lines of ``host.csv`` are questions to the search (``states_on_host.py``), those of ``adapters.csv`` too
-(``adapters_on_one_card.py``). Exits with 1 where a published number differs, or fits what should not.
+(``adapters_on_one_card.py``), and those of ``chunks.csv`` nodes for the largest models in chunks
+(``states_in_chunks.py``). Exits with 1 where a published number differs, or fits what should not.
 """
 
 import csv
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from adapters_on_one_card import adapter_rows
 from adapters_on_one_card import read_questions as read_adapters
+from states_in_chunks import chunk_rows
 from states_on_host import host_rows, read_questions
 from two_losses_on_hosts import two_loss_rows, two_loss_section
 
@@ -159,7 +161,7 @@ def price_rows() -> Iterator[str]:
         yield f"| {name} | {numbers} |"
 
 
-def page(table: str, on_hosts: str, adapters: str, prices: str, losses: str) -> str:
+def page(table: str, on_hosts: str, chunks: str, adapters: str, prices: str, losses: str) -> str:
     """Return the page that is kept under ``benchmarks/``."""
     return f"""# Bytes of states
 
@@ -183,6 +185,16 @@ TFLOP/s are those of a device, as MFU counts them; the next column counts recomp
 counts is not known here.
 
 {on_hosts}
+
+## States in chunks
+
+The largest GPT that one node holds with static homes of states, as DeepSpeed keeps them (ZeRO-2 or ZeRO-3, the
+optimizer on the host, parameters there or not), and in [PatrickStar's chunks](../docs/plans.md#states-in-chunks), of
+the nodes in `benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together,
+at 14 bytes a parameter; static homes fill the host with 16 and leave the devices half empty. The paper's ratios are not
+reached. What DeepSpeed of 2021 could hold in practice, the paper's nodes and its shapes are not known here.
+
+{chunks}
 
 ## Adapters on one card
 
@@ -215,8 +227,9 @@ def main() -> int:
     answers = [(asked, asked.best()) for asked in read_questions()]
     on_cards = [(asked, asked.best()) for asked in read_adapters()]
     table, on_hosts = "\n".join(rows(recipes)), "\n".join(host_rows(answers))
-    adapters, prices = "\n".join(adapter_rows(on_cards)), "\n".join(price_rows())
-    parts = table, on_hosts, adapters, prices, "\n".join(two_loss_rows())
+    chunks, adapters = "\n".join(chunk_rows()), "\n".join(adapter_rows(on_cards))
+    prices, losses = "\n".join(price_rows()), "\n".join(two_loss_rows())
+    parts = table, on_hosts, chunks, adapters, prices, losses
     print(*parts, sep="\n\n")
     if "--write" in sys.argv:
         (Path(__file__).parent / "states.md").write_text(page(*parts), encoding="utf-8")

@@ -107,6 +107,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
 
 def _as_array(plan: LongPlan, setting: Setting) -> PlanArrays:
     """Return the plan as an array; without what a short form cannot say, which its constants hardly depend on."""
+    plan = plan.model_copy(update={"offload": None}) if plan.in_chunks else plan
     short = shorten_ignoring_layers(plan)
     if short is not None:
         recomputes = layer_recomputes(plan, setting.model.architecture.layers)

@@ -17,6 +17,7 @@ from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.stage_times import ShareTimes, StageTimes, rounded_times
+from meshwright.simulate.chunked_states import placed, with_copies
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.simulation_result import Simulation
 from meshwright.simulate.simulator import simulate
@@ -50,7 +51,21 @@ def stage_times(program: Program, prices: Prices) -> StageTimes:
 
 def simulated_estimate(plan: LongPlan, setting: Setting) -> Estimate:
     """Estimate any legal plan; categories inside passes are those of the busiest pipeline rank."""
+    if plan.in_chunks:
+        return _chunked_estimate(plan, setting)
     return estimate(plan, setting, *lower_and_simulate(plan, setting))
+
+
+def _chunked_estimate(plan: LongPlan, setting: Setting) -> Estimate:
+    """Estimate a plan with states in chunks: lowered without them, placed, and played with their copies."""
+    program, simulation = lower_and_simulate(plan.model_copy(update={"offload": None}), setting)
+    placement = placed(program, plan, setting)
+    moving = with_copies(program, placement)
+    if moving is not program:
+        simulation = simulate(moving, program_prices(moving, setting))
+    parts = _parts(moving, simulation, setting)
+    method = f"simulation of the lowered Program, with chunks of {placement.layout.mib:.0f} MiB"
+    return Estimate(parts, (placement.ledger,), method, (placement.host_bytes,))
 
 
 def estimate(plan: LongPlan, setting: Setting, program: Program, simulation: Simulation) -> Estimate:

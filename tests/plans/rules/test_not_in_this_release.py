@@ -67,7 +67,6 @@ CASES = [
     ({"synchronise": ({"state": "gradient", "over": "dp_shard"},)}, "synchronise", "not supported yet"),
     ({"calls": {"a": {"does": "serve", "layout": "main"}}}, "calls", "not supported yet"),
     ({"offload": {"optimizer": "nvme"}}, "offload", "states on NVMe"),
-    ({"offload": {"manager": "chunks", "chunk_mib": "auto"}}, "offload", "states in chunks"),
     ({"edges": ({"from": "a", "to": "b", "carry": "weights"},)}, "edges", "not supported yet"),
 ]
 

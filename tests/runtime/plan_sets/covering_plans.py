@@ -57,8 +57,8 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options. ``adapter``: the keys
-    of adapters, if that is what is trained.
+    ``on_host`` are shares of the optimizer's states and of the parameters. ``capacity``: of experts, as a plan says it.
+    ``optimizer``: its name, or pairs of its options. ``adapter``: the keys of adapters, if that is what is trained.
     """
 
     model: str
@@ -89,6 +89,7 @@ class Proven:
     recomputes: tuple[str | tuple[str, ...], ...] | None = None
     offload: float | str | None = None
     ahead: int = 1
+    on_host: tuple[float, float] = (0, 0)
     clip: float | None = OPTIONS.clip
     documents: int | None = None
     once: bool = False
@@ -171,8 +172,15 @@ class Proven:
             "pipeline": pipeline,
             "recompute": self.recompute,
             "dtypes": dict(self.dtypes) or None,
-            "offload": None if self.offload is None else {"activations": self.offload, "ahead": self.ahead},
+            "offload": self._offload(),
         }
+
+    def _offload(self):
+        states = {
+            key: share for key, share in zip(("optimizer", "parameters"), self.on_host, strict=True) if share
+        }
+        passes = {} if self.offload is None else {"activations": self.offload, "ahead": self.ahead}
+        return {**passes, **states} or None
 
 
 COMPOSED = Proven(

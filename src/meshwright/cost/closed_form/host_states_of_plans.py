@@ -41,4 +41,7 @@ def array_host_states(
     leave = gradients_leave(sharding, mode, copies, stack, chains=ways.chains, spread=ways.spread)
     if axes > 1 and np.ndim(leave):
         leave = np.asarray(leave)[:, None]
-    return HostStates(shares=shares, sharding=sharding, shape=shape, stack=stack, leave=leave)
+    reduced = mode.reduce == "per-micro-batch"
+    return HostStates(
+        shares=shares, sharding=sharding, shape=shape, stack=stack, leave=leave, reduced=reduced
+    )

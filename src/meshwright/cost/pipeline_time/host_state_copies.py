@@ -39,11 +39,11 @@ def step_seconds(owned: Number, states: HostStates, forms: HardwareTimes) -> Num
     device = optimizer_seconds(owned - here, stack, forms)
     if not states.shares.some:
         return device
-    moved_on = abs(states.shares.optimizer - states.shares.parameters)
-    copied = copy_seconds(bytes_per_element("parameter", stack) * np.floor(moved_on * owned), forms)
+    copies = states.step_copies(owned)
+    left = bytes_per_element("gradient", stack) * (here - states.on_host("gradient", owned))
+    copied = copy_seconds(copies.out_bytes - left + copies.back_bytes, forms)
     if not states.shares.optimizer:
         return device + copied
-    left = here - states.on_host("gradient", owned)
-    sent = copy_seconds(bytes_per_element("gradient", stack) * left, forms)
+    sent = copy_seconds(left, forms)
     stepped = host_seconds(optimizer_bytes_moved(here, stack, forms), forms)
     return np.maximum(device, forms.constants["step_fixed_s"] + sent + np.maximum(stepped, copied))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.plan_arrays import Ints, PlanArrays
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.forms.host_offload import Offload
@@ -68,7 +69,13 @@ def usual_values() -> dict[str, tuple[Any, ...]]:
 
 
 def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
-    """Return arrays of plans that share everything the arrays do not hold."""
+    """Return arrays of plans that share everything the arrays do not hold.
+
+    Raises InputError for states in chunks, which closed forms do not price.
+    """
+    if any(plan.offload is not None and plan.offload.manager is not None for plan in plans):
+        rule = "states in chunks are priced by predict alone, plan by plan"
+        raise InputError(Problem("offload.manager", "chunks", rule, "predict, or take manager out"))
     columns = {
         name: np.array([attrgetter(path)(plan) for plan in plans], dtype=np.int64)
         for name, path in NUMBERS.items()

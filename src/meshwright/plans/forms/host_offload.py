@@ -44,8 +44,8 @@ class Offload(Strict):
 
     ``activations``: of all layers, of a share of each stage's, or of none. They begin to come back ``ahead`` passes of
     their pipeline rank before they are needed. ``optimizer`` and ``parameters``: the share of each rank's own states
-    whose home is the host; None is none. ``manager`` and ``chunk_mib`` keep all states in chunks that move
-    (PatrickStar; not in this release).
+    whose home is the host; None is none. ``manager: chunks`` keeps all states in equal chunks that move between device
+    and host (PatrickStar); ``chunk_mib`` is the size of a chunk of parameters; None, or ``auto``: with least waste.
     """
 
     activations: Annotated[
@@ -69,6 +69,8 @@ class Offload(Strict):
         ahead = f", {self.ahead} passes ahead" if self.ahead > 1 else ""
         states = {"optimizer": self.optimizer, "parameters": self.parameters}
         said = [f"{name} {_format(share)}" for name, share in states.items() if share_number(share)]
+        if self.manager is not None:
+            said.append(f"{self.manager} of {self.chunk_mib or 'auto'} MiB")
         if self.rule.share or not said:
             said.insert(0, f"{_format(self.activations)}{ahead}")
         return ", ".join(said)

@@ -226,6 +226,11 @@ class LongPlan(Strict):
         return self.dtypes.written if self.dtypes else {}
 
     @property
+    def in_chunks(self) -> bool:
+        """All model states are in chunks that move between device and host."""
+        return self.offload is not None and self.offload.manager is not None
+
+    @property
     def offload_rule(self) -> OffloadRule:
         """Return the offload rule: the offloaded activations, and when they come back."""
         return (self.offload or Offload()).rule

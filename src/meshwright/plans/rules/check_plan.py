@@ -32,6 +32,7 @@ from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
 from meshwright.plans.rules.state_dtypes import TYPE_RULES
+from meshwright.plans.rules.states_in_chunks import CHUNK_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
 from meshwright.stack.stack import Stack
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     *STEP_RULES,
     *OFFLOAD_RULES,
     *HOST_STATE_RULES,
+    *CHUNK_RULES,
     *TYPE_RULES,
     *DEVICE_RULES,
     *ROUTING_RULES,

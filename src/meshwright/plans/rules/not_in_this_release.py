@@ -207,14 +207,12 @@ def _extensions(plan: LongPlan) -> Iterator[Problem]:
 
 
 def _offload(plan: LongPlan) -> Iterator[Problem]:
-    """Yield homes of states other than host memory, and chunks."""
+    """Yield homes of states other than host memory."""
     for key, value in (plan.offload.model_dump() if plan.offload else {}).items():
         if value == NVME:
             yield Problem(
                 "offload", f"{key}: {NVME}", f"states on NVMe: {NOT_YET}", f"{key}: all, in host memory"
             )
-        elif key in ("manager", "chunk_mib") and value is not None:
-            yield Problem("offload", f"{key}: {value}", f"states in chunks: {NOT_YET}", f"take {key} out")
 
 
 REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (

@@ -17,6 +17,7 @@ from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
 from meshwright.plans.rules.state_dtypes import state_types_by_stack
+from meshwright.plans.rules.states_in_chunks import chunks_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
 from meshwright.schedules.choice import known_kind
@@ -191,6 +192,7 @@ STACK_RULES: tuple[Rule, ...] = (
     vocabulary_parallel_stack,
     offloading_by_stack,
     states_by_stack,
+    chunks_by_stack,
     optimizer_by_stack,
     state_types_by_stack,
     expert_order_by_stack,

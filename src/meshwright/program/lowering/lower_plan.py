@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import usable_domain
+from meshwright.errors import PlanError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
 from meshwright.model.transforms.norm_kernels import with_fused_norms
@@ -76,7 +77,13 @@ def lower(
     stack: Stack,
     times: StageTimes | None = None,
 ) -> Program:
-    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
+    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``.
+
+    Raises PlanError for states in chunks.
+    """
+    if plan.in_chunks:
+        rule = "chunks are placed by predict alone, when everything else is lowered"
+        raise PlanError([Problem("offload.manager", "chunks", rule, "predict, or take manager out")])
     layout = next(iter(plan.layouts.values()))
     stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
@@ -148,7 +155,7 @@ def lower(
         node_order=layout.node_order,
         expert_orders=_expert_orders(layout, expert_grid, model.architecture),
         host_states=host,
-        state_copies={} if host is None else _state_copies(host, step),
+        state_copies={} if host is None else _state_copies(host, step, model),
     )
 
 
@@ -186,14 +193,20 @@ def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStat
         step.sharding, step.mode, copies, step.stack, chains=step.ways.chains, spread=bool(step.shares)
     )
     return HostStates(
-        shares=plan.host_shares, sharding=step.sharding, shape=step.shape, stack=step.stack, leave=int(leave)
+        shares=plan.host_shares,
+        sharding=step.sharding,
+        shape=step.shape,
+        stack=step.stack,
+        leave=int(leave),
+        reduced=step.mode.reduce == "per-micro-batch",
     )
 
 
-def _state_copies(host: HostStates, step: StepPlan) -> dict[tuple[int, Kind], PassCopies]:
+def _state_copies(host: HostStates, step: StepPlan, model: ModelGraph) -> dict[tuple[int, Kind], PassCopies]:
     """Return the copies of every pass over every stage."""
+    head = next((index for index, block in enumerate(model.blocks) if block.kind == "head"), None)
     return {
-        (stage.index, kind): host.copies([step.elements[block] for block in stage.blocks], kind)
+        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared, head)
         for stage in step.stages
         for kind in block_passes(step.stack)
     }

@@ -7,18 +7,21 @@ gradients that are final when a pass has made them: reduced with each micro-batc
 no copies. Under other exchanges, or where the stack says so, they are summed on the device and leave before the step.
 
 Parameters (DeepSpeed's ``offload_param``): each F and each B (or I) fetches them layer by layer, one ahead, so that two
-blocks of them are on the device.
+blocks of them are whole on the device. After the step parameters go where their home is.
 
-Shares are cut in whole elements of all that a rank holds. Every function takes one plan or arrays of plans.
+Shares are cut in whole elements of all that a rank holds: of each parameter the first ones (``shard_split.py`` of the
+runtime). A table that embedding and head share on one rank leaves with each of them, and is fetched as it is gathered.
+Every function takes one plan or arrays of plans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from meshwright.plans.forms.host_offload import HostShares
 from meshwright.program.local_shape import LocalShape, Mode, Number
+from meshwright.program.lowering.pass_bodies import Shared, units_needed
 from meshwright.program.model_states.state_elements import (
     DENSE_REPLICA_AXES,
     DENSE_SHARD_AXES,
@@ -29,6 +32,7 @@ from meshwright.program.model_states.state_elements import (
     bytes_per_element,
 )
 from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
+from meshwright.program.pass_items import PassKind
 from meshwright.stack.stack import Stack
 
 DENSE_COPIES = (*DENSE_SHARD_AXES, *DENSE_REPLICA_AXES)
@@ -40,8 +44,6 @@ SUM_BYTES = 4
 """An element of the sum of gradients on the host."""
 FETCHING = ("F", "B", "I")
 """Passes that need parameters."""
-LEAVING = ("B", "W")
-"""Passes that make gradients of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class PassCopies:
 class HostStates:
     """The states of a plan, or of plans that share their sharding, that are on the hosts.
 
-    ``leave``: gradients leave with each micro-batch, of each plan.
+    ``leave``: gradients leave with each micro-batch, of each plan; ``reduced``: after a reduction with each.
     """
 
     shares: HostShares
@@ -65,6 +67,7 @@ class HostStates:
     shape: LocalShape
     stack: Stack
     leave: Number
+    reduced: bool = False
 
     def on_host(self, kind: StateKind, held: Number) -> Number:
         """Return how many of a rank's ``held`` elements of a kind are on the host between passes."""
@@ -75,21 +78,53 @@ class HostStates:
         }
         return np.floor(shares[kind] * held)
 
-    def copies(self, blocks: Sequence[Elements], kind: str) -> PassCopies:
-        """Return the copies of one pass over a stage of these blocks."""
+    def copies(
+        self,
+        blocks: Sequence[int],
+        elements: Mapping[int, Elements],
+        kind: PassKind,
+        shared: Shared | None,
+        head: int | None,
+    ) -> PassCopies:
+        """Return the copies of one pass over a stage of these blocks.
+
+        ``shared`` are the ends that share a table, ``head`` is the block whose weight gradients I computes.
+        """
         back: Number = 0
         out: Number = 0
         added: Number = 0
         if self.shares.parameters and kind in FETCHING:
-            here = self.on_host("parameter", self._held(blocks, "parameter"))
+            order = blocks if kind == "F" else tuple(reversed(blocks))
+            fetched = [elements[block] for of in units_needed(order, kind, shared) for block in of]
+            here = self.on_host("parameter", self._held(fetched, "parameter"))
             back = bytes_per_element("parameter", self.stack) * here
-        if self.shares.optimizer and kind in LEAVING:
-            here, wire = (
-                self.on_host("gradient", self._held(blocks, "optimizer")),
-                self.stack.gradient_communication_bytes,
-            )
+        if self.shares.optimizer:
+            made = [block for block in blocks if self._makes_gradients(kind, is_head=block == head)]
+            held = self._held([elements[block] for block in made], "optimizer")
+            if shared is not None and shared[1] in made and not self.reduced:
+                held = held + elements[shared[0]].dense - elements[shared[0]].whole
+            here, wire = self.on_host("gradient", held), self.stack.gradient_communication_bytes
             out, added = wire * here, (2 * wire + 2 * SUM_BYTES) * here
         return PassCopies(out, back, added)
+
+    def _makes_gradients(self, kind: PassKind, *, is_head: bool) -> bool:
+        """Return true if gradients of a block's weights leave in a pass."""
+        early = is_head and not self.reduced
+        return kind == "B" or kind == ("I" if early else "W")
+
+    def step_copies(self, owned: Number) -> PassCopies:
+        """Return the copies around the step of a rank that owns so many elements of optimizer states.
+
+        Gradients that have waited for the step leave, in the type in which they were summed. Parameters that the host
+        has stepped and the device keeps come back; those of the other kind go out.
+        """
+        here = self.on_host("optimizer", owned)
+        parameters = np.floor(self.shares.parameters * owned)
+        size = bytes_per_element("parameter", self.stack)
+        late = bytes_per_element("gradient", self.stack) * (here - self.on_host("gradient", owned))
+        return PassCopies(
+            late + size * np.maximum(parameters - here, 0), size * np.maximum(here - parameters, 0)
+        )
 
     def buffer_bytes(self, blocks: Sequence[Elements]) -> Number:
         """Return the bytes on the device of gradients that leave and of parameters that come, of a rank's blocks."""
@@ -97,7 +132,7 @@ class HostStates:
         if self.shares.parameters:
             largest = self._largest(blocks, "parameter")
             size = bytes_per_element("parameter", self.stack)
-            result = result + size * self.on_host("parameter", BLOCKS_ON_DEVICE * largest)
+            result = result + size * BLOCKS_ON_DEVICE * largest
         if self.shares.optimizer:
             largest = self._largest(blocks, "optimizer")
             wire = self.stack.gradient_communication_bytes

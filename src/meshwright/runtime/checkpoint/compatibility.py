@@ -6,7 +6,7 @@ files. Long values (per-layer numbers of a model, a schedule's action lists) are
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import groupby
 
@@ -76,11 +76,16 @@ def _short(text: str) -> object:
     return json.loads(text) if len(text) <= LONG else f"sha256 {sha256(text.encode()).hexdigest()[:16]}"
 
 
+def stored_signature(program: Program) -> str:
+    """Return the signature that a checkpoint has: where states are, on devices or hosts, is no part of it."""
+    return replace(program, host_states=None, state_copies={}).signature()
+
+
 def incompatibilities(
     manifest: Manifest, program: Program, model: ModelGraph, precision: str
 ) -> Iterator[Problem]:
     """Yield a problem for each difference between the checkpoint and this plan, model and precision."""
-    own = program.signature()
+    own = stored_signature(program)
     if manifest.signature != own:
         stored = {"optimizer": DEFAULT_OPTIMIZER} | dict(manifest.plan)
         apart = [*differences("plan", stored, plan_facts(program), OF_THAT_RUN)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meshwright.errors import InputError
 from meshwright.runtime.checkpoint.all_or_none import all_or_none
-from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts
+from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts, stored_signature
 from meshwright.runtime.checkpoint.manifest import (
     DIGEST,
     MANIFEST,
@@ -69,7 +69,7 @@ def _write(place: Path, rank: Rank) -> Written:
 def _manifest(rank: Rank, facts: Mapping[str, object], files: Written) -> Manifest:
     program = rank.job.program
     return Manifest(
-        signature=program.signature(),
+        signature=stored_signature(program),
         ranks=rank.place.ranks,
         precision=rank.job.precision,
         step=rank.interpreter.states.optimizer.step,

@@ -23,6 +23,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import give_usual_rights
+from meshwright.runtime.state.hosted_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
@@ -41,13 +42,36 @@ METADATA = "meshwright"
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stored part of a tensor. ``values`` is this rank's own memory; ``owner`` is the rank whose file holds it."""
+    """A stored part of a tensor. ``memory`` is this rank's own, in one part or, where some of it is on the host, two.
+
+    ``owner`` is the rank whose file holds it.
+    """
 
     state: str
     tensor: Tensor
     start: int
     owner: int
-    values: torch.Tensor
+    memory: tuple[torch.Tensor, ...]
+
+    @property
+    def length(self) -> int:
+        """The number of elements."""
+        return sum(map(len, self.memory))
+
+    @property
+    def values(self) -> torch.Tensor:
+        """The values; a copy where the memory has two parts."""
+        if len(self.memory) == 1:
+            return self.memory[0]
+        return torch.cat([part.to(self.memory[-1].device) for part in self.memory])
+
+    def set(self, values: torch.Tensor) -> None:
+        """Copy values into the memory."""
+        if len(self.memory) == 1:
+            self.memory[0].copy_(values)
+            return
+        for part, given in zip(self.memory, values.split([len(part) for part in self.memory]), strict=True):
+            part.copy_(given)
 
     @property
     def place(self) -> str:
@@ -58,7 +82,7 @@ class Stretch:
     @property
     def name(self) -> str:
         """The stretch's name in a file."""
-        return f"{self.state}/{self.place}/{self.start}-{self.start + len(self.values)}"
+        return f"{self.state}/{self.place}/{self.start}-{self.start + self.length}"
 
 
 def stretches(rank: Rank) -> Iterator[Stretch]:
@@ -69,17 +93,16 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
         for name, of, here in unit.spans():
             owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
             moments = list(optimizer.moments_at(unit, here))
-            yield Stretch(PARAMETER, tensors[name], of.start, owner, unit.owned[here])
-            for key, state, place in moments:
-                yield Stretch(key, tensors[name], of.start, owner, state.values[place])
-            for key, state, place in moments:
-                scale = state.scale_at(place.start)
+            yield Stretch(PARAMETER, tensors[name], of.start, owner, parameters_at(unit, here))
+            for key, memory, _ in moments:
+                yield Stretch(key, tensors[name], of.start, owner, memory)
+            for key, _, scale in moments:
                 if scale is not None:
-                    yield Stretch(f"{key}_scale", tensors[name], of.start, owner, scale)
+                    yield Stretch(f"{key}_scale", tensors[name], of.start, owner, (scale,))
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)
-        yield Stretch(BUFFER, tensor, 0, owner, buffer)
+        yield Stretch(BUFFER, tensor, 0, owner, (buffer,))
 
 
 def rank_file(rank: int) -> str:
@@ -125,14 +148,14 @@ class StretchFiles:
             return
         stored = handle.get_slice(stretch.name)
         found = list(stored.get_shape()), str(stored.get_dtype())
-        if found != ([len(stretch.values)], DTYPES[stretch.values.dtype]):
+        if found != ([stretch.length], DTYPES[stretch.memory[0].dtype]):
             yield damage(self.path, file, f"holds {stretch.name} as {found[1]} of shape {found[0]}")
 
     def read(self, pieces: Iterable[Stretch]) -> None:
         """Copy stretches from the files into this rank's memory. Raises InputError."""
         for stretch in pieces:
             try:
-                stretch.values.copy_(self._handle(stretch.owner).get_tensor(stretch.name))
+                stretch.set(self._handle(stretch.owner).get_tensor(stretch.name))
             except (OSError, SafetensorError) as error:
                 raise self._unreadable(stretch.owner, error) from None
 

@@ -9,7 +9,7 @@ layer's number, on which rotary embeddings and windows may depend.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -24,7 +24,7 @@ from meshwright.program.model_states.state_elements import EXPERT_MESH
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage, expert_order, sharded_name
 from meshwright.runtime.comm.communicator import Communicator
-from meshwright.runtime.executor.activation_offload import HostLink
+from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.executor.block_plan import BlockPlan
 from meshwright.runtime.executor.router_statistics import RouterStatistics
 from meshwright.runtime.kernels import kernel_of
@@ -32,7 +32,10 @@ from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.frozen_unit import FrozenUnit
+from meshwright.runtime.state.hosted_unit import HostedUnit, Hosting
+from meshwright.runtime.state.leaving_gradients import LeavingLots
 from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
+from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
 
@@ -57,8 +60,8 @@ class RankPlan:
     """The places of each part of this rank in forward order, their block plans, and the units of each place.
 
     A place has up to four units: trained parameters, trained ones of experts, which lie on their own mesh, and frozen
-    ones of either. ``buffers`` are stored with
-    the weights of these places, get no gradient, and are whole on every rank.
+    ones of either. ``buffers`` are stored with the weights of these places, get no gradient, and are whole on every
+    rank. ``hosting`` is None where all states are on the device.
     """
 
     program: Program
@@ -72,11 +75,17 @@ class RankPlan:
     unit_of: Mapping[str, AnyUnit]
     buffers: Mapping[str, torch.Tensor]
     tally: RouterStatistics = field(default_factory=RouterStatistics)
+    hosting: Hosting | None = None
 
     @cached_property
     def host(self) -> HostLink:
         """The connection to this rank's host."""
-        return HostLink(self.communicator.device)
+        return self.hosting.link if self.hosting else HostLink(self.communicator.device)
+
+    @property
+    def hosted_units(self) -> tuple[HostedUnit, ...]:
+        """The units with states on the host."""
+        return tuple(unit for unit in self.all_units if isinstance(unit, HostedUnit))
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -169,10 +178,11 @@ def rank_plan(
     pipeline_rank = communicator.pipeline_rank
     shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
     places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
+    hosting = _hosting(program, communicator)
     units: dict[int, tuple[tuple[AnyUnit, ...], ...]] = {}
     unit_of: dict[str, AnyUnit] = {}
     for stage, of_stage in places.items():
-        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of))
+        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of), hosting)
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
     routing = numerics.routing
     tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
@@ -212,6 +222,25 @@ def rank_plan(
         unit_of,
         buffers,
         tally,
+        hosting,
+    )
+
+
+def _hosting(program: Program, communicator: Communicator) -> Hosting | None:
+    """Return how the states of this rank are divided between device and host; None if none is on the host."""
+    states = program.host_states
+    if states is None:
+        return None
+    link, leaves = HostLink(communicator.device), bool(states.leave)
+    return Hosting(
+        lots=LeavingLots(link, communicator, program.stack.gradient_communication_bytes),
+        states=ShareCut(states.shares.optimizer),
+        parameters=ShareCut(states.shares.parameters),
+        leaves=leaves,
+        in_passes=leaves and program.mode.reduce == "per-micro-batch",
+        keeps_shard=states.sharding == "zero3",
+        width=program.stack.parameter_bytes,
+        gradient_width=program.stack.gradient_bytes,
     )
 
 
@@ -263,11 +292,13 @@ def _units(
     communicator: Communicator,
     precision: Precision,
     held: frozenset[str],
+    hosting: Hosting | None,
 ) -> tuple[tuple[AnyUnit, ...], ...]:
     """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
 
-    def made(name: str, layout: UnitLayout) -> Unit:
-        return Unit(
+    def made(name: str, layout: UnitLayout, of: Sequence[Place]) -> Unit:
+        kind = Unit if hosting is None else partial(HostedUnit, hosting=hosting, blocks=_blocks(layout, of))
+        return kind(
             name=name,
             layout=layout,
             communicator=communicator,
@@ -280,13 +311,13 @@ def _units(
 
     def every(name: str, of: Sequence[Place]) -> tuple[AnyUnit, ...]:
         dense, experts, *frozen = _layouts(of, program, communicator, held)
-        of_experts = (made(f"{name} experts", experts),) if experts.tensors else ()
+        of_experts = (made(f"{name} experts", experts, of),) if experts.tensors else ()
         still = tuple(
             FrozenUnit(f"{name}{kind}", layout, communicator, precision)
             for kind, layout in zip((" base", " experts base"), frozen, strict=True)
             if layout.tensors
         )
-        return (*(() if still and not dense.tensors else (made(name, dense),)), *of_experts, *still)
+        return (*(() if still and not dense.tensors else (made(name, dense, of),)), *of_experts, *still)
 
     if program.mode.gather != "per-layer":
         return (every(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
@@ -295,6 +326,15 @@ def _units(
         units.append(every(place.name, [place]))
         held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
     return tuple(units)
+
+
+def _blocks(layout: UnitLayout, places: Sequence[Place]) -> list[list[str]]:
+    """Return the names of each place's parameters; the last one has a table of another stage."""
+    names: list[list[str]] = [[] for _ in places]
+    for tensor in layout.tensors:
+        at = (place for place, of in enumerate(places) if tensor.name.startswith(f"{of.name}."))
+        names[next(at, len(places) - 1)].append(tensor.name)
+    return names
 
 
 def _layouts(

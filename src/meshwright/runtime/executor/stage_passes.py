@@ -16,7 +16,9 @@ from meshwright.runtime.executor.activation_offload import OffloadedPass
 from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
 from meshwright.runtime.executor.intermediate_values import Value, together
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
+from meshwright.runtime.executor.parameter_fetches import BlockOfUnit, ParameterFetches
 from meshwright.runtime.executor.rank_plan import TABLE, AnyUnit, RankPlan, dealt, trained
+from meshwright.schedules.action import MAKE_GRADIENTS
 
 
 @dataclass
@@ -107,6 +109,10 @@ class StageRun:
     def _unit(self, name: str) -> AnyUnit:
         return self.plan.unit_of[name]
 
+    def _makes_weight_gradients(self, kind: PassKind, place: int) -> bool:
+        """Return true if a pass computes a block's weight gradients; I does so for the head."""
+        return kind in MAKE_GRADIENTS or (kind == "I" and self.runs[place].plan.block.kind == "head")
+
     def _pass(self, kind: PassKind) -> Iterator[int]:
         """Yield the indices of a pass's blocks in order, running each one's collectives concurrently."""
         program = self.plan.program
@@ -115,18 +121,27 @@ class StageRun:
         if kind != "F":
             order.reverse()
         overlap = _OverlappedExchanges(self.plan, self.stage, kind, order)
+        lots = self.plan.hosting.lots if self.plan.hosting else None
         at = 0
         for segment in body:
             if segment.block is None:
                 overlap.alone(segment, at)
                 continue
             for _ in range(segment.count):
+                overlap.fetches.before_block(at)
                 going = overlap.begin(segment.overlapped, at)
+                if lots:
+                    lots.current = (id(self), order[at])
                 yield order[at]
                 for exchange in going:
                     exchange.finish()
                 overlap.leave(at)
+                if lots and self._makes_weight_gradients(kind, order[at]):
+                    lots.leave((id(self), order[at]))
                 at += 1
+        overlap.reduce_rest()
+        if lots:
+            lots.end()
 
 
 @dataclass
@@ -157,67 +172,88 @@ class _OverlappedExchanges:
     stage: int
     kind: PassKind
     order: Sequence[int]
-    needed: tuple[tuple[AnyUnit, ...], ...] = field(init=False)
+    needed: tuple[tuple[BlockOfUnit, ...], ...] = field(init=False)
     last_use: dict[int, int] = field(init=False)
+    fetches: ParameterFetches = field(init=False)
+    reduced: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.needed = self._needed()
-        self.last_use = {id(unit): at for at in range(len(self.order)) for unit in self._used(at)}
+        self.fetches = ParameterFetches(self.needed, [self._used(at) for at in range(len(self.order))])
+        self.last_use = {id(unit): at for at in range(len(self.order)) for unit, _ in self._used(at)}
 
     def alone(self, segment: Segment, at: int) -> None:
         """Run a segment without a block: the first gather of a pass, or its last reduction."""
         if segment.overlapped[0].kind == "all-gather" and at == 0:
             going = self._gathers(segment.overlapped, 0)
         else:
-            going = self._reductions(segment.overlapped, at)
+            going = self._reductions(segment.overlapped, at - 1)
         for exchange in going:
             exchange.finish()
 
     def begin(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         """Start the gathers of the next block and the reduction of the previous one."""
-        if not items:
-            return []
         ahead = self.needed[at + 1] if at + 1 < len(self.order) else ()
         gathers = [item for item in items if item.kind == "all-gather"]
         going = self._gathers(gathers, at + 1) if gathers and ahead else []
         reductions = [item for item in items if item.kind != "all-gather"]
-        return going + (self._reductions(reductions, at) if reductions else [])
+        if reductions:
+            return going + self._reductions(reductions, at - 1)
+        self._reduce_alone(at - 1)
+        return going
+
+    def reduce_rest(self) -> None:
+        """Reduce the gradients of the last block where nothing is exchanged for it, so that they can leave."""
+        self._reduce_alone(len(self.order) - 1)
+
+    def _reduce_alone(self, at: int) -> None:
+        """Take the gradients of a block that no other rank shares, where gradients leave after their reduction."""
+        hosting = self.plan.hosting
+        waits = hosting is not None and hosting.in_passes and self.kind in MAKE_GRADIENTS
+        if waits and at >= 0 and at not in self.reduced:
+            for exchange in self._reductions((), at):
+                exchange.finish()
 
     def leave(self, at: int) -> None:
         """Free the units that no later block of this pass needs."""
+        self.fetches.after_block(at)
         if self.plan.program.mode.gather != "per-layer":
             return
-        for unit in self._used(at):
+        for unit, _ in self._used(at):
             if self.last_use[id(unit)] == at:
                 unit.free()
 
     def _gathers(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
-        units = self.needed[at] if self.plan.program.mode.gather == "per-layer" else self._units_of_stage()
+        self.fetches.before_gather(at)
+        by_layer = self.plan.program.mode.gather == "per-layer"
+        units = [of.unit for of in self.needed[at]] if by_layer else self.plan.units_of(self.stage)
         return [PendingExchange(unit.gather(own)).begin() for unit, own in dealt(units, items)]
 
     def _reductions(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
-        """Start the reductions of the block that comes before ``at`` in the order."""
-        units = trained(self.plan.units[self.stage][self.order[at - 1]])
+        """Start the reductions of the block at a place of the order."""
+        self.reduced.add(at)
+        units = trained(self.plan.units[self.stage][self.order[at]])
         return [PendingExchange(unit.reduce(unit.layout.over_own_mesh(items))).begin() for unit in units]
 
-    def _needed(self) -> tuple[tuple[AnyUnit, ...], ...]:
-        """Return the units to gather for the block at each place of the order."""
+    def _needed(self) -> tuple[tuple[BlockOfUnit, ...], ...]:
+        """Return the units to gather for the block at each place of the order, and the blocks of them to fetch."""
         blocks = [self.plan.places[self.stage][place].block for place in self.order]
         needed = units_needed(blocks, self.kind, self.plan.shared)
-        own = [self.plan.units[self.stage][place] for place in self.order]
-        table = (self.plan.unit_of[TABLE],) if self.plan.shared else ()
         return tuple(
-            tuple(unit for b in of_blocks for unit in (units if b == block else table))
-            for units, block, of_blocks in zip(own, blocks, needed, strict=True)
+            tuple(of for b in of_blocks for of in (self._own(at) if b == block else self._table()))
+            for at, (block, of_blocks) in enumerate(zip(blocks, needed, strict=True))
         )
 
-    def _used(self, at: int) -> tuple[AnyUnit, ...]:
-        """Return the units that the block at a place of the order uses."""
+    def _own(self, at: int) -> tuple[BlockOfUnit, ...]:
         place = self.order[at]
-        own = self.plan.units[self.stage][place]
-        shared = self.plan.shared
-        is_tied_head = shared is not None and self.plan.places[self.stage][place].block == shared[1]
-        return (*own, self.plan.unit_of[TABLE]) if is_tied_head else own
+        units = self.plan.units[self.stage][place]
+        several = self.plan.program.mode.gather != "per-layer"
+        return tuple(BlockOfUnit(unit, place if several else 0) for unit in units)
 
-    def _units_of_stage(self) -> tuple[AnyUnit, ...]:
-        return self.plan.units_of(self.stage)
+    def _table(self) -> tuple[BlockOfUnit, ...]:
+        return (BlockOfUnit(self.plan.unit_of[TABLE], 0),) if self.plan.shared else ()
+
+    def _used(self, at: int) -> tuple[BlockOfUnit, ...]:
+        """Return the units that the block at a place of the order uses."""
+        shared, block = self.plan.shared, self.plan.places[self.stage][self.order[at]].block
+        return (*self._own(at), *self._table()) if shared and shared[1] == block else self._own(at)

@@ -137,5 +137,5 @@ class ForwardOnlyStates(StepStates):
 
     def _change(self, change: Change) -> None:
         step, wide = self.optimizer.step, self.plan.precision.statistic
-        for unit in self.plan.all_units:
+        for unit in self.plan.trained_units:
             change_by_noise(unit, lambda name: noise_key(self.seed, step, name), change, wide)

@@ -10,12 +10,15 @@ first tp rank, a table of two stages by the first of them. Clipping is torch's f
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
 from meshwright.program.model_states.hidden_matrices import gathered
 from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import RankPlan
+from meshwright.runtime.state.gradient_norm import squares_of
+from meshwright.runtime.state.hosted_unit import HostedUnit, ShardPart
 from meshwright.runtime.state.local_matrices import local_matrices
 from meshwright.runtime.state.matrix_part import matrix_part
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges
@@ -25,8 +28,14 @@ from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.state.stored_states import Ranges, StoredState, opened
 
 CLIP_EPSILON = 1e-6
-ROW = 4096
-"""Elements that are squared and summed at once."""
+
+
+class StoredMoment(NamedTuple):
+    """A moment of a span: its key of ``dtypes``, the parts of its memory in order, and its scale, if it has one."""
+
+    key: str
+    memory: tuple[torch.Tensor, ...]
+    scale: torch.Tensor | None
 
 
 @dataclass(frozen=True)
@@ -57,15 +66,16 @@ class Optimizer:
                 t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
             }
             self.counted[unit.name] = ranges(unit, counted)
-            self.parts[unit.name] = self._parts(unit)
+            for stepped in stepped_alone(unit):
+                self.parts[stepped.name] = self._parts(stepped)
 
-    def _parts(self, unit: Unit) -> list[OptimizerPart]:
+    def _parts(self, unit: Unit | ShardPart) -> list[OptimizerPart]:
         stack, precision = self.plan.program.stack, self.plan.precision
         optimizer = stack.optimizer
         if optimizer.forward_only:
             return []
         options = self.options.for_optimizer(optimizer, stack.muon_scale)
-        if not optimizer.kind.of_matrices:
+        if not optimizer.kind.of_matrices or isinstance(unit, ShardPart):
             return [element_part(unit, optimizer, options, precision, None)]
         matrices = local_matrices(self.plan.named_blocks, unit.layout, stack)
         names = {t.name for t in unit.layout.tensors} - {matrix.name for matrix in matrices}
@@ -83,9 +93,8 @@ class Optimizer:
         """Return the sum of squares of the gradients that this rank counts."""
         total = torch.zeros((), dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
         for unit in self.plan.trained_units:
-            assert unit.reduced is not None, f"{unit.name} has no gradient"
             for start, stop in self.counted[unit.name]:
-                total += sum_of_squares(unit.reduced[start:stop].to(total))
+                total += squares_of(unit, start, stop, total)
         return total
 
     def clipping(self, norm: float) -> float:
@@ -93,13 +102,21 @@ class Optimizer:
         limit = self.options.clip
         return 1.0 if limit is None else min(1.0, limit / (norm + CLIP_EPSILON))
 
-    def moments_at(self, unit: Unit, here: slice) -> Iterator[tuple[str, StoredState, slice]]:
-        """Yield the moments of a span of a unit's shard: key of ``dtypes``, state, and the place in its values."""
-        for part in self.parts[unit.name]:
-            for key, state in part.states.items():
-                place = state.place(here)
-                if place is not None:
-                    yield key, state, place
+    def moments_at(self, unit: Unit, here: slice) -> Iterator[StoredMoment]:
+        """Yield the moments of a span of a unit's shard."""
+        sides: list[tuple[Unit | ShardPart, list[slice]]] = [(unit, [here])]
+        if isinstance(unit, HostedUnit):
+            sides = [(side, list(unit.places(here, side.on_host))) for side in unit.sides]
+        found: dict[str, list[tuple[StoredState, slice]]] = {}
+        for stepped, places in sides:
+            for part in self.parts[stepped.name]:
+                for key, state in part.states.items():
+                    stored = [(state, place) for place in map(state.place, places) if place is not None]
+                    found.setdefault(key, []).extend(stored)
+        for key, stored in found.items():
+            if stored:
+                memory = tuple(state.values[place] for state, place in stored)
+                yield StoredMoment(key, memory, stored[0][0].scale_at(stored[0][1].start))
 
     def copies(self) -> Copies:
         """Return copies of everything that a step overwrites."""
@@ -123,19 +140,22 @@ class Optimizer:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
         self.step += 1
         clip, lr, wide = self.clipping(norm), self.options.lr * factor, self.plan.precision.statistic
+        for hosted in self.plan.hosted_units:
+            hosted.before_step()
         for unit in self.plan.trained_units:
-            assert unit.reduced is not None
-            gradient = unit.reduced.to(wide) if clip == 1.0 else unit.reduced.to(wide).mul_(clip)
-            with opened([StoredState(unit.owned, unit.owned[:0], ())], wide) as (parameters,):
-                for part in self.parts[unit.name]:
-                    with opened(list(part.states.values()), wide) as moments:
-                        named = dict(zip(part.states, moments, strict=True))
-                        part.update(parameters, gradient, named, self.step, lr)
+            for stepped in stepped_alone(unit):
+                assert stepped.reduced is not None
+                gradient = stepped.reduced.to(wide) if clip == 1.0 else stepped.reduced.to(wide).mul_(clip)
+                with opened([StoredState(stepped.owned, stepped.owned[:0], ())], wide) as (parameters,):
+                    for part in self.parts[stepped.name]:
+                        with opened(list(part.states.values()), wide) as moments:
+                            named = dict(zip(part.states, moments, strict=True))
+                            part.update(parameters, gradient, named, self.step, lr)
             unit.reduced = None
+        for hosted in self.plan.hosted_units:
+            hosted.settle()
 
 
-def sum_of_squares(values: torch.Tensor) -> torch.Tensor:
-    """Return the sum of squares, row by row first: one long single-precision sum loses small terms."""
-    square = len(values) // ROW * ROW
-    rows = torch.linalg.vector_norm(values[:square].view(-1, ROW), dim=-1)
-    return rows.dot(rows) + values[square:].dot(values[square:])
+def stepped_alone(unit: Unit) -> tuple[Unit | ShardPart, ...]:
+    """Return what of a unit is stepped by itself: the unit, or the parts on the host and on the device."""
+    return unit.sides if isinstance(unit, HostedUnit) else (unit,)

@@ -11,10 +11,12 @@ import torch
 
 from meshwright.model.named_tensors import is_matrix
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.state.hosted_unit import ShardPart
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in
 from meshwright.runtime.state.update_rules import UPDATE_RULES
 from meshwright.runtime.state.update_rules.update_rule import StepValues
+from meshwright.runtime.state.vector_lanes import Lanes, lanes, lent
 from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.optimizers.optimizer_kind import Options
 
@@ -43,8 +45,8 @@ class ElementPart:
     options: Options
     states: Mapping[str, StoredState]
     ranges: Ranges | None
-    decayed: Ranges
-    plain: Ranges
+    decayed: Ranges | Lanes
+    plain: Ranges | Lanes
 
     def update(
         self, parameters: torch.Tensor, gradient: torch.Tensor, moments: Moments, number: int, lr: float
@@ -54,18 +56,27 @@ class ElementPart:
         for where, decay in ((self.decayed, cast(float, self.options["weight_decay"])), (self.plain, 0.0)):
             if not where:
                 continue
+            values = StepValues(number, lr, decay, self.options)
+            if isinstance(where, Lanes):
+                with lent([parameters, gradient, *moments.values()], where) as (p, g, *own):
+                    rule(p, g, dict(zip(moments, own, strict=True)), values)
+                continue
             slices = [slice(start, stop) for start, stop in where]
             places = [place_in(self.ranges, here) for here in slices]
             rule(
                 [parameters[here] for here in slices],
                 [gradient[here] for here in slices],
                 {key: [moment[place] for place in places] for key, moment in moments.items()},
-                StepValues(number, lr, decay, self.options),
+                values,
             )
 
 
 def element_part(
-    unit: Unit, optimizer: Optimizer, options: Options, precision: Precision, names: Collection[str] | None
+    unit: Unit | ShardPart,
+    optimizer: Optimizer,
+    options: Options,
+    precision: Precision,
+    names: Collection[str] | None,
 ) -> ElementPart:
     """Return the part of the named parameters; of the whole shard where ``names`` is None."""
     matrices = {t.name for t in unit.layout.tensors if is_matrix(t.name, t.whole_shape)}
@@ -76,19 +87,26 @@ def element_part(
         options,
         moments_of(unit, optimizer.own_moments, precision, where),
         where,
-        ranges(unit, taken & matrices),
-        ranges(unit, taken - matrices),
+        step_ranges(unit, taken & matrices, precision.statistic),
+        step_ranges(unit, taken - matrices, precision.statistic),
     )
 
 
+def step_ranges(unit: Unit | ShardPart, names: Collection[str], dtype: torch.dtype) -> Ranges | Lanes:
+    """Return where the named parameters are stepped in a shard, or in the memory of a part of it."""
+    if isinstance(unit, ShardPart):
+        return lanes(ranges(unit.unit, names), unit.split, unit.on_host, dtype)
+    return ranges(unit, names)
+
+
 def moments_of(
-    unit: Unit, keys: Sequence[str], precision: Precision, where: Ranges | None
+    unit: Unit | ShardPart, keys: Sequence[str], precision: Precision, where: Ranges | None
 ) -> dict[str, StoredState]:
     """Return moments of zero in the run's types."""
     return {key: StoredState.zeros(unit, getattr(precision, key), where) for key in keys}
 
 
-def ranges(unit: Unit, names: Collection[str]) -> Ranges:
+def ranges(unit: Unit | ShardPart, names: Collection[str]) -> Ranges:
     """Return the ranges of a unit's shard that hold the named parameters; adjacent ones are merged."""
     found: list[tuple[int, int]] = []
     for name, _, here in unit.spans():

@@ -46,16 +46,17 @@ class Unit:
     accumulates: bool
     gradient_width: int
     parameter_width: int
-    owned: torch.Tensor = field(init=False)
     gradients: GradientBuffer = field(init=False)
     whole: torch.Tensor | None = None
-    reduced: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
-        self.owned = torch.zeros(self.layout.shard, dtype=self.precision.master, device=self.device)
         self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
         self._places = self.layout.places
         self._rows: torch.Tensor | None = None  # the memory of ``whole`` until it is freed
+        self.owned: torch.Tensor = torch.zeros(
+            self.layout.shard, dtype=self.precision.master, device=self.device
+        )
+        self.reduced: torch.Tensor | None = None
         self.gradients = GradientBuffer(
             self.layout, self.precision, self.device, reuses_memory=not self.accumulates
         )
@@ -74,11 +75,13 @@ class Unit:
             part = place.of(flat)
             given = tensors[name].to(part)
             part[tuple(slice(0, length) for length in given.shape)] = given
-        shard_of_flat(self.layout, self.part, flat, self.owned)
+        owned = torch.zeros(self.layout.shard, dtype=flat.dtype, device=self.device)
+        shard_of_flat(self.layout, self.part, flat, owned)
+        self.owned = owned
 
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Gather all parameters from the shards."""
-        own = self.owned.to(self.precision.gather)
+        own = self._shard_to_gather().to(self.precision.gather)
         if not items:
             self.whole = own[: self.layout.size].to(self.precision.compute)
             return
@@ -90,6 +93,9 @@ class Unit:
         self.whole = flat_of_shards(self.layout, self._rows).to(self.precision.compute)
         if not self.layout.contiguous or own.dtype != self.whole.dtype:  # a copy has been made
             self._rows = None
+
+    def _shard_to_gather(self) -> torch.Tensor:
+        return self.owned
 
     def free(self) -> None:
         """Drop the gathered parameters; unsharded ones stay."""
@@ -131,6 +137,9 @@ class Unit:
             (item,) = left
             assert set(self.layout.mesh.replica) <= set(item.axes), item
             yield from self.sum_over_ranks(item, shard)
+        self._keep(shard)
+
+    def _keep(self, shard: torch.Tensor) -> None:
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
 
     def sum_over_ranks(
@@ -145,20 +154,13 @@ class Unit:
     def tied(self) -> torch.Tensor:
         """Return the summed gradients of a table of two stages, padded to the largest part."""
         assert self.reduced is not None
-        (start, stop), *_ = self.layout.pieces(self.part)
-        if self.layout.parts == 1:
-            return self.reduced[: self.layout.shared]
-        padded = torch.zeros(
-            -(-self.layout.shared // self.layout.parts), dtype=self.reduced.dtype, device=self.device
-        )
-        padded[: stop - start] = self.reduced[: stop - start]
-        return padded
+        return padded_table(self.layout, self.reduced[: shared_elements(self.layout, self.part)])
 
     def set_tied(self, summed: torch.Tensor) -> None:
         """Store the table's gradient, summed over both stages."""
         assert self.reduced is not None
-        start, stop = (0, self.layout.shared) if self.layout.parts == 1 else self.layout.pieces(self.part)[0]
-        self.reduced[: stop - start] = summed[: stop - start]
+        elements = shared_elements(self.layout, self.part)
+        self.reduced[:elements] = summed[:elements]
 
     def spans(self) -> Iterator[tuple[str, slice, slice]]:
         """Yield the parts of parameters in this shard: (name, slice of the flat parameter, slice of the shard)."""
@@ -170,6 +172,21 @@ class Unit:
                     here = at + low - start
                     yield name, slice(low - place.start, high - place.start), slice(here, here + high - low)
             at += stop - start
+
+
+def shared_elements(layout: UnitLayout, part: int) -> int:
+    """Return how many elements of a table of two stages a rank owns; they begin its shard."""
+    (start, stop), *_ = layout.pieces(part)
+    return layout.shared if layout.parts == 1 else stop - start
+
+
+def padded_table(layout: UnitLayout, own: torch.Tensor) -> torch.Tensor:
+    """Return a rank's part of such a table, padded to the largest part."""
+    if layout.parts == 1:
+        return own
+    padded = own.new_zeros(-(-layout.shared // layout.parts))
+    padded[: len(own)] = own
+    return padded
 
 
 def shard_of_flat(layout: UnitLayout, part: int, flat: torch.Tensor, shard: torch.Tensor) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from meshwright.runtime.state.hosted_unit import ShardPart
 from meshwright.runtime.state.sharded_unit import Unit
 
 SCALED = (torch.float16, torch.float8_e4m3fn)
@@ -32,9 +33,9 @@ class StoredState:
     ranges: Ranges | None = None
 
     @classmethod
-    def zeros(cls, unit: Unit, dtype: torch.dtype, ranges: Ranges | None = None) -> "StoredState":
+    def zeros(cls, unit: Unit | ShardPart, dtype: torch.dtype, ranges: Ranges | None = None) -> "StoredState":
         """Return a state of zeros."""
-        size = unit.layout.shard if ranges is None else sum(stop - start for start, stop in ranges)
+        size = len(unit.owned) if ranges is None else sum(stop - start for start, stop in ranges)
         pieces = pieces_by_parameter(unit, ranges) if dtype in SCALED else ()
         scales = torch.ones(len(pieces), device=unit.device)
         return cls(torch.zeros(size, dtype=dtype, device=unit.device), scales, pieces, ranges)
@@ -101,7 +102,7 @@ def place_in(ranges: Ranges | None, here: slice) -> slice:
     raise AssertionError(f"no state is kept of {here}")
 
 
-def pieces_by_parameter(unit: Unit, ranges: Ranges | None = None) -> tuple[Ranges, ...]:
+def pieces_by_parameter(unit: Unit | ShardPart, ranges: Ranges | None = None) -> tuple[Ranges, ...]:
     """Return the ranges of a state that belong to one parameter, in the order of the shard."""
     found: dict[str, list[tuple[int, int]]] = {}
     for name, _, here in unit.spans():

@@ -101,14 +101,15 @@ def _parameters(rank: Rank) -> Iterator[Piece]:
 def _add_states(record: UnitRecord, unit: Unit, rank: Rank) -> None:
     """Add the states of each span, and the distances between neighbouring values of their types."""
     optimizer, wide = rank.interpreter.states.optimizer, torch.float64
+    owned = unit.owned
     for _, _, here in unit.spans():
-        states = {PARAMETER: unit.owned[here].to(wide).cpu()}
-        spacings = {PARAMETER: spacing(unit.owned[here]).cpu()}
-        for key, stored, place in optimizer.moments_at(unit, here):
-            scale = stored.scale_at(place.start)
-            factor = 1.0 if scale is None else scale.to(wide)
-            states[key] = (stored.values[place].to(wide) * factor).cpu()
-            spacings[key] = (spacing(stored.values[place]) * factor).cpu()
+        states = {PARAMETER: owned[here].to(wide).cpu()}
+        spacings = {PARAMETER: spacing(owned[here]).cpu()}
+        for key, memory, scale in optimizer.moments_at(unit, here):
+            stored = torch.cat([part.cpu() for part in memory])
+            factor = 1.0 if scale is None else scale.to(wide).cpu()
+            states[key] = stored.to(wide) * factor
+            spacings[key] = spacing(stored) * factor
         record.states.append(states)
         record.spacings.append(spacings)
 

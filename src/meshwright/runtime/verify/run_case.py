@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from meshwright.errors import RunError
 from meshwright.runtime.comm.communicator import Traffic
+from meshwright.runtime.comm.host_link import StateCopy
 from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Job, Rank, rank_of
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
@@ -24,6 +25,7 @@ from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome
+from meshwright.runtime.verify.expected_copies import differing_copies
 from meshwright.runtime.verify.expected_traffic import differing_traffic, parts_of
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
@@ -49,12 +51,13 @@ def no_fault() -> None:
 
 @dataclass
 class Record:
-    """Results of a rank: per step its loss and norm, its pieces of the reduced gradients, and its exchanges."""
+    """Results of a rank: per step its loss and norm, its pieces of the reduced gradients, exchanges and copies."""
 
     pipeline_rank: int
     results: list[StepResult] = field(default_factory=list)
     gradients: list[list[Piece]] = field(default_factory=list)
     traffic: list[list[Traffic]] = field(default_factory=list)
+    copies: list[list[StateCopy]] = field(default_factory=list)
     parameters: list[Piece] = field(default_factory=list)
 
 
@@ -104,9 +107,10 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     )
     states.after_norm = record.results.append
     for step, batch in enumerate(trial.batches()):
-        before = len(rank.communicator.log)
+        before, copied = len(rank.communicator.log), len(rank.plan.host.log)
         rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
         record.traffic.append(rank.communicator.log[before:])
+        record.copies.append(rank.plan.host.log[copied:])
         if rank.place.rank == 0:
             report(f"step {step + 1}", 0.0)
     finish_validation(rank.interpreter)
@@ -194,6 +198,9 @@ def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> 
             for difference in differing_traffic(
                 trial.program, record.pipeline_rank, log, anew=anew, parts=parts
             ):
+                yield f"rank {rank}, step {step + 1}: {difference}"
+        for step, copies in enumerate(record.copies):
+            for difference in differing_copies(trial.program, record.pipeline_rank, copies):
                 yield f"rank {rank}, step {step + 1}: {difference}"
     if trial.program.steps_overlap and any(clipped):
         return

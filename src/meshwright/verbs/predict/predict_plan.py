@@ -93,6 +93,8 @@ def closed_form_plan(resolved: Resolved) -> ShortPlan | None:
 
     None for one that must be simulated.
     """
+    if resolved.long.in_chunks:
+        return None
     return resolved.short or shorten_ignoring_layers(resolved.long)
 
 

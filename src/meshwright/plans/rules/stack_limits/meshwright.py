@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.plans.forms.host_offload import share_number
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.rules.stack_limits.host_state_limits import NOT_RUN, host_state_limits
 from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
 from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_of
 from meshwright.stack.load import load_stack
@@ -19,7 +19,6 @@ from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
 from meshwright.workload.adapter import LORA
 
-NOT_RUN = "can be predicted, not run yet"
 PRECISIONS = ("bf16",)
 
 
@@ -122,12 +121,15 @@ def _state_types(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("dtypes.gather", "fp8", NOT_RUN, f"dtypes.gather: {usual}")
 
 
-@limit("keeps model states on the devices", "offloaded_optimizer", "offloaded_parameters")
+@limit(
+    "runs states on the host of other plans only",
+    "offloaded_optimizer",
+    "offloaded_parameters",
+    "schedule",
+    "dtypes",
+)
 def _host_states(plan: PlanValues) -> Iterator[Problem]:
-    shares = {"optimizer": plan.offloaded_optimizer, "parameters": plan.offloaded_parameters}
-    for key, share in shares.items():
-        if share_number(share):
-            yield Problem(f"offload.{key}", share, NOT_RUN, f"offload.{key}: none")
+    yield from host_state_limits(plan)
 
 
 @limit("trains in bf16 only")
@@ -200,8 +202,12 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="offload",
-        runs="`activations`",
-        refused="`optimizer` `parameters`",
+        runs="`activations`; any shares of `optimizer` and `parameters`",
+        refused=(
+            "`manager: chunks`; states on the host with `step_validation: after`, layers for further tokens, "
+            "`master: none`, narrow `gradient` or `reduce`; a share between 0 and 1 with moments in fp16 or fp8; "
+            "`muon` with `parameters`"
+        ),
         limit=_host_states,
     ),
     RuntimeLimit(

@@ -48,6 +48,7 @@ class PlanValues:
     offload: Offload
     offloaded_optimizer: Share = "none"
     offloaded_parameters: Share = "none"
+    in_chunks: bool = False
     context: Context
     sequence_parallel: bool
     expert_order: tuple[str, ...] = DEFAULT_EXPERT_ORDER
@@ -161,6 +162,7 @@ def values_of(plan: LongPlan, arch: Architecture, workload: Workload, stack: Sta
         offload=plan.offload.of_activations if plan.offload else Offload(),
         offloaded_optimizer=getattr(plan.offload, "optimizer", None) or "none",
         offloaded_parameters=getattr(plan.offload, "parameters", None) or "none",
+        in_chunks=plan.in_chunks,
         context=layout.context_in_full,
         sequence_parallel=layout.sequence_parallel,
         dtypes=plan.written_types,
