@@ -10,7 +10,7 @@ from meshwright.plans.forms.short import AdapterSpec
         (None, "generic", "no export takes adapters of fused matrices"),
         (AdapterSpec(), "megatron-bridge", "only export --to bridge or accelerate takes"),
         (AdapterSpec(base="nf4"), "generic", "only export --to accelerate takes"),
-        (AdapterSpec(form="hd-pissa", rank=4), "meshwright", "no export takes"),
+        (AdapterSpec(form="hd-pissa", rank=4), "generic", "no export takes"),
     ],
     ids=str,
 )
