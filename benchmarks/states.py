@@ -207,7 +207,9 @@ def main() -> int:
     prices, losses = "\n".join(price_rows()), "\n".join(two_loss_rows())
     print(table, on_hosts, prices, losses, sep="\n\n")
     if "--write" in sys.argv:
-        (Path(__file__).parent / "states.md").write_text(page(table, on_hosts, prices, losses), encoding="utf-8")
+        (Path(__file__).parent / "states.md").write_text(
+            page(table, on_hosts, prices, losses), encoding="utf-8"
+        )
     failed = wrong(recipes) + [asked.question for asked, best in answers if asked.is_wrong(best)]
     print(*(f"differs from the published number: {name}" for name in failed), sep="\n")
     return 1 if failed else 0

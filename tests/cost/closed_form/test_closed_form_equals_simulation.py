@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from compared_plans import hold_together
 from lattice_plans import (
     CLUSTERS,
     CONTEXTS,
@@ -29,9 +30,9 @@ from lattice_plans import (
     in_other_contexts,
     spread_plans,
 )
-from step_traffic import array_traffic, program_traffic
+from step_traffic import array_traffic
 
-from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups, seconds_by_part
+from meshwright.cost.closed_form.evaluate_plans import evaluate, pipeline_groups
 from meshwright.cost.memory.rank_ledgers import host_bytes
 from meshwright.model.operators.blocks import build_graph
 from meshwright.model.transforms.lora_adapters import with_adapters
@@ -39,10 +40,8 @@ from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.context_parallel import context_in_full
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.host_offload import Offload
-from meshwright.plans.forms.short import OptimizerSpec, WorkloadSpec
 from meshwright.program.program import matrix_elements
 from meshwright.schedules.choice import ScheduleChoice
-from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.stack.state_types import with_types
 from meshwright.workload.expert_capacity import Capacity
@@ -442,37 +441,6 @@ def offloading(chosen, offload):
     return replace(chosen, plans=plans)
 
 
-def hold_together(chosen):
-    """Bytes equal, times within the bound."""
-    setting = chosen.setting
-    plans = replace(from_shorts(list(chosen.plans)), layer_recomputes=chosen.of_layers)
-    estimates, traffic = evaluate(plans, setting), array_traffic(plans, setting)
-    of_parts = sum(seconds_by_part(plans, setting).values())
-    assert of_parts == pytest.approx(estimates.step_s, rel=1e-12)
-    estimated_on_hosts = host_peaks(plans, setting)
-    errors = []
-    for row, plan in enumerate(chosen.plans):
-        program, simulated = lower_and_simulate(chosen.long(plan), setting)
-        ledgers = [rank_ledger(program, rank, plan.sharding) for rank in range(program.pipeline_ranks)]
-        worst = max(ledgers, key=lambda ledger: sum(ledger.values()))
-        assert {kind: estimates.memory[kind][row] for kind in worst} == worst, plan
-        assert {name: int(traffic[name][row]) for name in traffic} == program_traffic(program), plan
-        on_hosts = [peak_host_bytes(program, rank) for rank in range(program.pipeline_ranks)]
-        assert estimated_on_hosts[row] == max(on_hosts), plan
-        errors.append(float(estimates.step_s[row]) / simulated.step_s - 1)
-    largest = int(np.argmax(np.abs(errors)))
-    print(f"largest error of a step time {errors[largest]:+.2%}")
-    assert abs(errors[largest]) < TIME_BOUND, chosen.plans[largest]
-
-
-def host_peaks(plans, setting):
-    """The most that a device of each plan has on its host."""
-    peaks = np.zeros(len(plans))
-    for rows, group in pipeline_groups(plans, setting):
-        peaks[rows] = host_bytes(group).max(1)
-    return peaks
-
-
 @pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     "optimizer",
@@ -496,50 +464,3 @@ def test_closed_forms_equal_the_simulated_program_with_other_optimizers(model, o
         program, _ = lower_and_simulate(chosen.long(plan), setting)
         of_matrices = sum(matrix_elements(program, rank) for rank in range(program.pipeline_ranks))
         assert (of_matrices > 0) == (optimizer.name == "muon")
-
-
-@pytest.mark.quick_cases(6)
-@COUNTS
-@pytest.mark.parametrize("written", [{}, {"master": "fp32"}], ids=["alone", "master copy"])
-@pytest.mark.parametrize("perturbations", ["both", "split"])
-@pytest.mark.parametrize("model", MODELS)
-def test_closed_forms_equal_the_simulated_program_without_backward_passes(
-    model, perturbations, written, count
-):
-    hold_together(forward_only_family(model, perturbations, written, count))
-
-
-def test_offloaded_parameters_are_priced_alike_without_backward_passes():
-    chosen = forward_only_family("tied", "both", {}, SOME)
-    offload = Offload(parameters="all")
-    plans = tuple(plan.model_copy(update={"offload": offload}) for plan in chosen.plans)
-    hold_together(replace(chosen, plans=plans))
-
-
-def forward_only_family(model, perturbations, written, count):
-    """Plans without backward passes: one stage a rank, nothing recomputed, no states but parameters."""
-    optimizer = Optimizer("zo-sgd", (("perturbations", perturbations),))
-    chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=1)
-    plans = []
-    for plan in chosen.plans:
-        sharding = "none" if plan.sharding in ("none", "zero1") else "zero3"
-        layout, pipeline = plan.layout, plan.pipeline
-        if pipeline.virtual_stages > 1 or (perturbations == "split" and layout.dp_replicate % 2):
-            continue
-        gather = "per-layer" if sharding == "zero3" else None
-        plans.append(plan.model_copy(update={"sharding": sharding, "gather": gather, "recompute": "none"}))
-    workload = replace(chosen.setting.workload, optimizer=optimizer)
-    stack = with_types(chosen.setting.stack, workload.precision, written, optimizer)
-    dtypes = Dtypes(**written) if written else None
-    header = WorkloadSpec(
-        seq_len=SEQ_LEN,
-        global_batch=workload.global_batch,
-        optimizer=OptimizerSpec(name="zo-sgd", perturbations=perturbations),
-    )
-    plans = [plan.model_copy(update={"workload": header, "dtypes": dtypes}) for plan in plans]
-    assert len(plans) >= SOME
-    return replace(
-        chosen,
-        setting=replace(chosen.setting, stack=stack, workload=workload),
-        plans=tuple(plans[:count]),
-    )

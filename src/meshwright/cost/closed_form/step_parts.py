@@ -23,7 +23,7 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
-from meshwright.cost.operators.perturbation_times import update_seconds
+from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
@@ -138,7 +138,7 @@ def _forward_only_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
 
 def _forward_only(group: PlanGroup, piped: Pipelined) -> Floats:
     """Return the seconds of all forward passes, without the longest of the passes over parameters between them."""
-    counts, pause = group.micro_batches, group.perturbation_s
+    counts, pause = group.micro_batches, perturbation(group)
     split = group.setting.stack.optimizer.splits_perturbations
     ended = forward_only_seconds(piped.passes.forward, piped.message, pause, counts, split=split)
     return np.asarray(ended - PERTURBATIONS * pause.max(1))
@@ -276,7 +276,7 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds, passes that perturb parameters included."""
     if group.forward_only:
-        return np.asarray(update(group) + PERTURBATIONS * group.perturbation_s.max(1))
+        return np.asarray(update(group) + PERTURBATIONS * perturbation(group).max(1))
     owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
     states = group.host_states(group.shape, group.mesh, axes=2)
     if states is not None:
@@ -285,6 +285,13 @@ def optimizer(group: PlanGroup) -> Floats:
         return np.asarray(optimizer_seconds(owned, stack, forms)).max(1)
     seconds = optimizer_seconds(owned, stack, forms, group.held_matrices)
     return np.asarray(seconds + group.per_rank(group.spread(_orthogonalisations(group)))).max(1)
+
+
+def perturbation(group: PlanGroup) -> Floats:
+    """Return the seconds in which every pipeline rank moves its parameters to another point: (n, P)."""
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    held, stack = group.held("parameter"), group.setting.stack
+    return np.asarray(perturbation_seconds(held, stack, group.stage_forms, states))
 
 
 def update(group: PlanGroup) -> Floats:

@@ -59,7 +59,7 @@ from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import ActionLists, Kind, most_in_flight
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
-from meshwright.schedules.forward_only import forward_only_lists
+from meshwright.schedules.forward_only_lists import forward_only_lists
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import changed_types, with_types
@@ -90,10 +90,8 @@ def lower(
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.computed_sequences // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
-    schedule, ways = (
-        _schedule(plan, micro_batches, workload, times),
-        choice.ways(ranks, plan.pipeline.virtual_stages),
-    )
+    schedule = _schedule(plan, micro_batches, workload, times)
+    ways = choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
         sharding=effective_sharding(plan.sharding, stack),
         mode=mode,
@@ -112,11 +110,7 @@ def lower(
         optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
     host = _host_states(plan, step, model.architecture)
-    collectives = {
-        **step_collectives(step),
-        **_share_collectives(choice, model, step),
-        **_matrix_collectives(model, step),
-    }
+    collectives = _collectives(choice, model, step)
     out = plan.offload_rule
     offloaded = tuple(_offloaded(out, part, model, shape, mode, stack) for part in parts)
     copied = with_offloads(
@@ -166,6 +160,14 @@ def _matrix_collectives(
         items = step.live(tuple(step_exchanges(units, step.sharding, step.shape, step.stack)))
         found |= {(stage.index, "STEP"): items} if items else {}
     return found
+
+
+def _collectives(
+    choice: ScheduleChoice, model: ModelGraph, step: StepPlan
+) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """Return everything that is exchanged around passes."""
+    of_shares, of_matrices = _share_collectives(choice, model, step), _matrix_collectives(model, step)
+    return {**step_collectives(step), **of_shares, **of_matrices}
 
 
 def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from meshwright.model.graph import ModelGraph
-from meshwright.program.program import Program
+from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
 from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
@@ -53,7 +53,7 @@ class VerifyCase:
     @property
     def sequences(self) -> int:
         """Sequences of a step."""
-        return self.program.sequences
+        return sequences_of_step(self.program)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the initial parameters."""
