@@ -34,6 +34,7 @@ SEEDS, STEPS, WARMUP, LR = (0, 1, 2), 64, 6, 2e-3
 SHOWN = (1, 2, 4, 8, 16, 32, 64)
 LAST = 8
 """Steps at the end whose mean loss is compared."""
+WORKLOAD = {"seq_len": 128, "global_batch": 8}
 HALVES = {"gradient": "bf16", "reduce": "bf16"}
 RECIPES: Mapping[str, Mapping[str, object]] = {
     "AdamW, fp32 states": {},
@@ -43,8 +44,9 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
     "all in bf16, no master": {
         "dtypes": HALVES | {"master": "none", "first_moment": "bf16", "second_moment": "bf16"}
     },
+    "Muon": {"workload": {**WORKLOAD, "optimizer": "muon"}},
 }
-"""Keys of a plan by recipe."""
+"""Keys of a plan by recipe; the first is what the others are compared with."""
 
 
 def losses(keys: Mapping[str, object], seed: int, folder: Path) -> list[float]:
@@ -53,7 +55,7 @@ def losses(keys: Mapping[str, object], seed: int, folder: Path) -> list[float]:
         "plan": 1,
         "model": str(MODEL),
         "cluster": "h100-sxm-80gb x 1",
-        "workload": {"seq_len": 128, "global_batch": 8},
+        "workload": WORKLOAD,
         "stack": "meshwright",
         "layout": {},
         **keys,
