@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
-from meshwright.schedules.forward_only import forward_only_lists, is_second_half
+from meshwright.schedules.forward_only_lists import forward_only_lists, is_second_half
 
 
 def played(lists, forward, message, pause):

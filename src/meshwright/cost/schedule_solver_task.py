@@ -69,6 +69,8 @@ def unsupported_by_solver(short: ShortPlan) -> str | None:
     choice = short.pipeline.choice
     if short.layout.pp == 1:
         return "one pipeline rank has nothing to order"
+    if short.workload.optimizer_in_full.forward_only:
+        return "forward passes alone have one order"
     if choice.kind.chains > 1:
         return f"{choice} goes two ways through the model"
     if choice.form is not None:

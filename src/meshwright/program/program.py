@@ -165,19 +165,6 @@ class Program:
                     yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
 
     @property
-    def forward_only(self) -> bool:
-        """There are no backward passes: the loss is computed twice."""
-        return self.stack.optimizer.forward_only
-
-    @property
-    def sequences(self) -> int:
-        """Sequences of a step, each counted once."""
-        passes = (
-            self.grid.size(("dp_replicate", "dp_shard")) * self.micro_batches * int(self.shape.micro_batch)
-        )
-        return passes // self.stack.optimizer.passes_of_a_sequence
-
-    @property
     def split(self) -> bool:
         """Backward passes are I and W."""
         return any(action.kind == "W" for action in self.lists[0])
@@ -194,15 +181,6 @@ class Program:
         With several chains that is the beginning of the first and the end of the last one.
         """
         return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
-
-    @property
-    def tied_apart(self) -> bool:
-        """The embedding's table lies on two pipeline ranks, as parameters of the first and of the last stage."""
-        if not self.forward_only:
-            return (None, "REDUCE_TIED") in self.collectives
-        table = embedding_names(self.blocks)
-        ops = (op for block in self.stages[-1].blocks for op in self.blocks[block].operators)
-        return len(self.end_ranks) > 1 and any(p.name in table for op in ops for p in op.parameters)
 
     @property
     def mirrors(self) -> tuple[tuple[int, ...], ...]:
@@ -229,6 +207,22 @@ class Program:
         for part in _identity(self):
             digest.update(repr(part).encode())
         return digest.hexdigest()[:16]
+
+
+def sequences_of_step(program: Program) -> int:
+    """Sequences of a step, each counted once."""
+    passes = program.micro_batches * int(program.shape.micro_batch)
+    together = program.grid.size(("dp_replicate", "dp_shard")) * passes
+    return together // program.stack.optimizer.passes_of_a_sequence
+
+
+def table_is_apart(program: Program) -> bool:
+    """Return true if two pipeline ranks hold the embedding's table, for the first and for the last stage."""
+    if not program.stack.optimizer.forward_only:
+        return (None, "REDUCE_TIED") in program.collectives
+    table = embedding_names(program.blocks)
+    ops = (op for block in program.stages[-1].blocks for op in program.blocks[block].operators)
+    return len(program.end_ranks) > 1 and any(p.name in table for op in ops for p in op.parameters)
 
 
 def matrix_elements(program: Program, rank: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from meshwright.schedules.forward_only import SCHEDULES
+from meshwright.schedules.forward_only_lists import SCHEDULES
 from meshwright.stack.stack import Stack
 from meshwright.workload.adapter import Adapter
 from meshwright.workload.optimizer_choice import ADAMW, Optimizer

@@ -45,6 +45,14 @@ def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer
     assert states == program.held_bytes(0, "optimizer")
 
 
+@pytest.mark.parametrize("types", [(), (("master", "fp32"),)], ids=["parameters alone", "master copy"])
+@pytest.mark.parametrize("plan", [WHOLE, CUT], ids=["one rank", "tp"])
+def test_a_rank_without_backward_passes_holds_what_the_ledger_counts(plan, types):
+    (parameters, states), program = held(replace(plan, optimizer="zo-sgd", dtypes=types))
+    assert parameters == program.held_bytes(0, "parameter")
+    assert states == program.held_bytes(0, "optimizer") == 2 * parameters * bool(types)
+
+
 @pytest.mark.parametrize("types", [(), *TYPES.values()], ids=["usual", *TYPES])
 @pytest.mark.parametrize("plan", [WHOLE, CUT], ids=["one rank", "tp"])
 def test_a_rank_holds_what_the_ledger_counts(plan, types):

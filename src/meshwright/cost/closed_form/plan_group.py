@@ -5,7 +5,7 @@ stage has, so that everything is priced once per kind and then spread over the K
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,7 +25,6 @@ from meshwright.cost.operators.pass_prices import (
     message_seconds,
     total,
 )
-from meshwright.cost.operators.perturbation_times import perturbation_seconds
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
 from meshwright.cost.operators.price_plans import (
     array_mesh,
@@ -97,9 +96,7 @@ class PlanGroup:
     def take(self, rows: Ints) -> "PlanGroup":
         """Return the plans at ``rows``, with the same prices."""
         cases = self.cases and self.cases.take(rows)
-        return PlanGroup(
-            self.plans.take(rows), self.inverse[rows], self.prices, self.mode, self.setting, cases
-        )
+        return replace(self, plans=self.plans.take(rows), inverse=self.inverse[rows], cases=cases)
 
     @property
     def ranks(self) -> int:
@@ -295,13 +292,6 @@ class PlanGroup:
         return self.per_rank(self.spread([nothing + dense + expert for dense, expert in held]))
 
     @cached_property
-    def perturbation_s(self) -> Floats:
-        """Seconds in which every pipeline rank moves its parameters to another point: (n, P)."""
-        states = self.host_states(self.shape, self.mesh, axes=2)
-        held, stack = self.held("parameter"), self.setting.stack
-        return np.asarray(perturbation_seconds(held, stack, self.stage_forms, states))
-
-    @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
         return tuple(
@@ -409,7 +399,7 @@ class PlanGroup:
 
     @cached_property
     def input_s(self) -> Floats:
-        """Seconds of I, or of B where backward passes are not split, none without backward passes: (n, K)."""
+        """Seconds of I, or of B where backward passes are not split; 0 without them: (n, K)."""
         if self.forward_only:
             return np.zeros_like(self.forward_s)
         return self.stage_times(self.priced(self.pass_kinds[1]))
@@ -507,7 +497,5 @@ class PlanGroup:
 
     def seconds_of(self, collectives: Iterable[Collective]) -> Floats:
         """Seconds of collectives one after the other: (n,)."""
-        time = np.zeros(len(self.plans))
-        for collective in collectives:
-            time = time + collective_seconds(collective, self.mesh, self.forms)
-        return time
+        seconds = (collective_seconds(one, self.mesh, self.forms) for one in collectives)
+        return np.asarray(sum(seconds, start=np.zeros(len(self.plans))))

@@ -24,7 +24,7 @@ from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.pass_prices import collective_seconds
-from meshwright.cost.operators.perturbation_times import update_seconds
+from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
@@ -141,7 +141,7 @@ def _forward_only_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
 
 def _forward_only(group: PlanGroup, piped: Pipelined) -> Floats:
     """Return the seconds of all forward passes, without the longest of the passes over parameters between them."""
-    counts, pause = group.micro_batches, group.perturbation_s
+    counts, pause = group.micro_batches, perturbation(group)
     split = group.setting.stack.optimizer.splits_perturbations
     ended = forward_only_seconds(piped.passes.forward, piped.message, pause, counts, split=split)
     return np.asarray(ended - PERTURBATIONS * pause.max(1))
@@ -279,7 +279,7 @@ def norm_and_ties(group: PlanGroup) -> Floats:
 def optimizer(group: PlanGroup) -> Floats:
     """Return the slowest rank's optimizer step in seconds, passes that perturb parameters included."""
     if group.forward_only:
-        return np.asarray(update(group) + PERTURBATIONS * group.perturbation_s.max(1))
+        return np.asarray(update(group) + PERTURBATIONS * perturbation(group).max(1))
     owned, stack, forms = group.held("optimizer"), group.setting.stack, group.stage_forms
     states = group.host_states(group.shape, group.mesh, axes=2)
     if states is not None:
@@ -304,6 +304,13 @@ def _base_changes(group: PlanGroup) -> list[Floats]:
         + change_seconds((blocks[b] for b in kind), ranks, gathered, group.shape, group.forms)
         for kind, elements in zip(group.stage_kinds, group.kind_elements, strict=True)
     ]
+
+
+def perturbation(group: PlanGroup) -> Floats:
+    """Return the seconds in which every pipeline rank moves its parameters to another point: (n, P)."""
+    states = group.host_states(group.shape, group.mesh, axes=2)
+    held, stack = group.held("parameter"), group.setting.stack
+    return np.asarray(perturbation_seconds(held, stack, group.stage_forms, states))
 
 
 def update(group: PlanGroup) -> Floats:

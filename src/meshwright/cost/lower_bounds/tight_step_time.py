@@ -26,7 +26,14 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.closed_form.step_parts import PERTURBATIONS, norm_and_ties, optimizer, update, with_sends
+from meshwright.cost.closed_form.step_parts import (
+    PERTURBATIONS,
+    norm_and_ties,
+    optimizer,
+    perturbation,
+    update,
+    with_sends,
+)
 from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.automatic_schedule_memory import leading_forward_passes, min_passes_held
 from meshwright.cost.memory.rank_ledgers import activations, ledgers_without_lists, saved_activation_bytes
@@ -108,7 +115,7 @@ def _mean_work(group: PlanGroup) -> Floats:
 def _behind(group: PlanGroup) -> Floats:
     """Return the seconds around all passes at least: norm, tied tables, optimizer; passes over parameters between."""
     if group.forward_only:
-        return update(group) + norm_and_ties(group) + PERTURBATIONS * group.perturbation_s.min(1)
+        return update(group) + norm_and_ties(group) + PERTURBATIONS * perturbation(group).min(1)
     return optimizer(group) + norm_and_ties(group)
 
 

@@ -31,7 +31,7 @@ def rank_perturbation_seconds(program: Program, prices: Prices, rank: int) -> fl
 def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
     """Return the seconds of a pipeline rank's optimizer step, on its device and its host."""
     forms, stack = prices.local.forms, program.stack
-    if program.forward_only:
+    if program.stack.optimizer.forward_only:
         held = program.held_elements(rank, "parameter")
         return float(update_seconds(held, stack, forms, program.host_states))
     if program.host_states is not None:

@@ -1,4 +1,4 @@
-"""Time of a pipeline without backward passes (``schedules/forward_only.py``), exact, over arrays of plans.
+"""Time of a pipeline without backward passes (``schedules/forward_only_lists.py``), exact, over arrays of plans.
 
 N equal jobs on ranks that are ready at a_r end on rank r at
 

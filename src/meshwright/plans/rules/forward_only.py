@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from meshwright.errors import Problem
 from meshwright.plans.rules.rule_input import Rule, RuleInput
-from meshwright.schedules.forward_only import SCHEDULES
+from meshwright.schedules.forward_only_lists import SCHEDULES
 from meshwright.stack.state_types import FORWARD_ONLY_GATHER, FORWARD_ONLY_SHARDINGS
 from meshwright.workload.optimizer_choice import FIELD, Optimizer
 

@@ -17,7 +17,7 @@ from meshwright.schedules.action import (
     format_actions,
     most_in_flight,
 )
-from meshwright.schedules.forward_only import PERTURB, forward_only_lists
+from meshwright.schedules.forward_only_lists import PERTURB, forward_only_lists
 
 NO_BACKWARD, WHOLE, SPLIT = (0, 0, 0), (1, 0, 0), (0, 1, 1)
 MESSAGES = frozenset((*SENDS, *RECEIVES, *EXCHANGES))
@@ -36,7 +36,7 @@ def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
         for stage in case.program.stages_of(rank):
             for m in ways.micro_batches_of(stage.index, total):
                 counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
-                if case.program.forward_only and tuple(counts) == (1, *NO_BACKWARD):
+                if case.program.stack.optimizer.forward_only and tuple(counts) == (1, *NO_BACKWARD):
                     continue
                 yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
         for share in case.shares_of(rank):
@@ -66,7 +66,7 @@ def _pass_problems(
 def perturbed_before_passes(case: CheckedProgram) -> Iterator[Problem]:
     """Require parameters to be where the loss of each pass is computed, if there are no backward passes."""
     program = case.program
-    if not program.forward_only:
+    if not program.stack.optimizer.forward_only:
         return
     split = program.stack.optimizer.splits_perturbations
     expected = forward_only_lists(program.pipeline_ranks, program.micro_batches, split=split)
@@ -160,7 +160,7 @@ def _expected_messages(case: CheckedProgram) -> list[Counter[Action]]:
         for m in ways.micro_batches_of(stage, total):
             expected[low].update((Action("SEND_F", stage, m),))
             expected[high].update((Action("RECV_F", stage + 1, m),))
-            if not case.program.forward_only:
+            if not case.program.stack.optimizer.forward_only:
                 expected[low].update((Action("RECV_B", stage, m),))
                 expected[high].update((Action("SEND_B", stage + 1, m),))
     for share in case.program.shares:

@@ -32,7 +32,7 @@ class CheckedProgram:
     def tied_ranks(self) -> tuple[int, ...]:
         """The two ranks that each hold a copy of the embedding table with gradients; empty where there is one copy."""
         ends = self.program.end_ranks
-        tied = self.model.tied_gradients and not self.program.forward_only
+        tied = self.model.tied_gradients and not self.program.stack.optimizer.forward_only
         return ends if tied and len(ends) > 1 else ()
 
     def shares_of(self, rank: int) -> tuple[Stage, ...]:

@@ -25,7 +25,7 @@ from meshwright.program.lowering.optimizer_post_validation import (
 from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, Action
 from meshwright.schedules.activation_offload import COPIES
-from meshwright.schedules.forward_only import PERTURB
+from meshwright.schedules.forward_only_lists import PERTURB
 
 PASSES_AND_MESSAGES = (*PASS_KINDS, *SENDS, *RECEIVES, *EXCHANGES, *COPIES)
 NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
@@ -54,7 +54,7 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
             yield Action("FREE", stage.index)
     if rank in case.tied_ranks:
         yield TIED
-    if program.forward_only:
+    if program.stack.optimizer.forward_only:
         yield from (PERTURB, PERTURB)
     if program.steps_overlap:
         ranks = program.pipeline_ranks

@@ -60,7 +60,7 @@ from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import ActionLists, Kind, most_in_flight
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
-from meshwright.schedules.forward_only import forward_only_lists
+from meshwright.schedules.forward_only_lists import forward_only_lists
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import changed_types, with_types
@@ -97,10 +97,8 @@ def lower(
     ends_together = stages[0].rank == stages[-1].rank or choice.form is not None
     elements = block_elements(model.blocks, shape, ends_together=ends_together)
     micro_batches = workload.computed_sequences // (grid.size(REPLICAS) * plan.pipeline.micro_batch)
-    schedule, ways = (
-        _schedule(plan, micro_batches, workload, times),
-        choice.ways(ranks, plan.pipeline.virtual_stages),
-    )
+    schedule = _schedule(plan, micro_batches, workload, times)
+    ways = choice.ways(ranks, plan.pipeline.virtual_stages)
     step = StepPlan(
         sharding=effective_sharding(plan.sharding, stack),
         mode=mode,
@@ -180,6 +178,14 @@ def _matrix_collectives(
         items = step.live(tuple(step_exchanges(units, step.sharding, step.shape, step.stack)))
         found |= {(stage.index, "STEP"): items} if items else {}
     return found
+
+
+def _collectives(
+    choice: ScheduleChoice, model: ModelGraph, step: StepPlan
+) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
+    """Return everything that is exchanged around passes."""
+    of_shares, of_matrices = _share_collectives(choice, model, step), _matrix_collectives(model, step)
+    return {**step_collectives(step), **of_shares, **of_matrices}
 
 
 def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:

@@ -165,7 +165,7 @@ class Interpreter:
         self.states.ready(stage)
         x = self._input_of(action, stage, m)
         run = self.begin_passes(self.plan, stage, self.batches[m])
-        if not self.program.forward_only:
+        if not self.program.stack.optimizer.forward_only:
             self.running[stage, m] = run
         y = run.forward(x)
         if not self.program.ways.is_last(stage):

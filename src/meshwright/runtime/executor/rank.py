@@ -101,7 +101,7 @@ def loaded_rank(
 
 def _states(plan: RankPlan, job: Job) -> StepStates:
     optimizer = Optimizer(plan, job.options)
-    if job.program.forward_only:
+    if job.program.stack.optimizer.forward_only:
         return ForwardOnlyStates(plan, optimizer, seed=job.seed)
     return StepStates(plan, optimizer)
 

@@ -22,7 +22,7 @@ from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import Program, Stage, expert_order, sharded_name
+from meshwright.program.program import Program, Stage, expert_order, sharded_name, table_is_apart
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.executor.block_plan import BlockPlan
@@ -280,7 +280,7 @@ def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
 
 def _kept(block: Block, program: Program) -> Mapping[str, SavedTensors]:
     """Return what each operator keeps; nothing where no backward pass follows."""
-    if program.forward_only:
+    if program.stack.optimizer.forward_only:
         return {op.name: SavedTensors(inputs=False, inner=False) for op in block.operators}
     return saved_tensors_by_operator(block)
 
@@ -341,7 +341,7 @@ def _layouts(
     places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
 ) -> tuple[UnitLayout, ...]:
     """Return the layouts of the places' parameters, without the ``held`` ones: dense, experts', then frozen ones."""
-    tied_apart = len(program.end_ranks) > 1 and program.tied_apart
+    tied_apart = len(program.end_ranks) > 1 and table_is_apart(program)
     dense, experts = (
         {
             t.name: t

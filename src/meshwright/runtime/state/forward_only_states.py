@@ -22,7 +22,7 @@ from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.perturbation import Change, change_by_noise
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.schedules.action import Action
-from meshwright.schedules.forward_only import is_second_half
+from meshwright.schedules.forward_only_lists import is_second_half
 from meshwright.workload.optimizer_choice import Optimizer
 
 POINTS = (1.0, -2.0)

@@ -7,7 +7,7 @@ over all of it; with several chains of stages a rank's parameters also lie on th
 
 from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.layouts.rank_mesh import grid_with
-from meshwright.program.program import Program
+from meshwright.program.program import Program, table_is_apart
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
 
@@ -25,5 +25,5 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor)
     if program.chains > 1:
         here = program.grid.coordinates(rank)["pp"]
         return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
-    tied = tensor.name == TOKEN_TABLE and program.tied_apart
+    tied = tensor.name == TOKEN_TABLE and table_is_apart(program)
     return stages[ends[0]] if tied and first == stages[ends[-1]] else first

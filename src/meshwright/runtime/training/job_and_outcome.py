@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from meshwright.program.program import sequences_of_step
 from meshwright.runtime.executor.rank import Job
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.training.evaluation import HeldOut
@@ -45,7 +46,7 @@ class Training:
     def tokens_per_step(self) -> int:
         """Tokens of a whole batch."""
         program = self.job.program
-        return program.sequences * int(program.shape.seq_len)
+        return sequences_of_step(program) * int(program.shape.seq_len)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tu
 
 def reference_steps(trial: VerifyCase) -> Steps:
     """Return the expected result of a case."""
-    return _two_loss_steps(trial) if trial.program.forward_only else _gradient_steps(trial)
+    return _two_loss_steps(trial) if trial.program.stack.optimizer.forward_only else _gradient_steps(trial)
 
 
 def _two_loss_steps(trial: VerifyCase) -> Steps:

@@ -154,7 +154,7 @@ def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> O
     differing: dict[str, None] = {}
 
     # one step's gradient along its noise may happen to be near zero
-    least = max(expected.norms) if trial.program.forward_only else 0.0
+    least = max(expected.norms) if trial.program.stack.optimizer.forward_only else 0.0
 
     def error(
         pieces: Sequence[Sequence[Piece]], reference: Tensors, slack: Tensors, least: float = 0.0

@@ -31,7 +31,12 @@ def run_case_and_states(trial: VerifyCase, report: ProgressCallback) -> Outcome:
     """
     outcome = run_case_with_clipping(trial, report)
     program = trial.program
-    if not program.changed_types or program.steps_overlap or program.forward_only or outcome.failure:
+    if (
+        not program.changed_types
+        or program.steps_overlap
+        or program.stack.optimizer.forward_only
+        or outcome.failure
+    ):
         return outcome
     return replace(outcome, states=run_state_case(trial, report))
 

@@ -14,7 +14,7 @@ import torch
 
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import named_parameters
-from meshwright.program.program import Program
+from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
 from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
@@ -56,7 +56,7 @@ class VerifyCase:
     @property
     def sequences(self) -> int:
         """Sequences of a step."""
-        return self.program.sequences
+        return sequences_of_step(self.program)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the initial parameters: smaller ones where blocks of a quantised base make matrices wide."""

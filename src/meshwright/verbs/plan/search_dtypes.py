@@ -85,6 +85,8 @@ def type_sets(setting: Setting) -> list[dict[str, str]]:
         written = {
             key: word for key, word in written.items() if key not in MOMENTS or key in optimizer.moments
         }
+        if optimizer.forward_only:
+            written = {key: word for key, word in written.items() if key in ("gather", "master")}
         own_moments = optimizer.own_moments if optimizer.kind.of_matrices else ()
         if any(written.get(key) in SCALED for key in own_moments) or any(
             word not in allowed[key] for key, word in written.items()

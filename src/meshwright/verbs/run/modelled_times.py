@@ -44,7 +44,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
         ),
         optimizer_s=tuple(rank_step_seconds(program, prices, rank) for rank in range(program.pipeline_ranks)),
         perturbation_s=tuple(
-            rank_perturbation_seconds(program, prices, rank) if program.forward_only else 0.0
+            rank_perturbation_seconds(program, prices, rank) if program.stack.optimizer.forward_only else 0.0
             for rank in range(program.pipeline_ranks)
         ),
         during_gather=lambda length, left: float(during_gather(length, left, forms)),

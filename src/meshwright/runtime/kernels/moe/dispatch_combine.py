@@ -110,18 +110,11 @@ class DispatchKernel:
         if logits is not None:  # recomputation reuses the routes of the forward pass
             visit.routes = self._routes(logits.flatten(0, 1), logits.shape[1])
             visit.way = self._way(visit.routes)
-            if self.setting.communicator.program.forward_only:
-                self._count(visit.routes, logits.shape[1])
+            if self.setting.communicator.program.stack.optimizer.forward_only:
+                _count(self, visit.routes, logits.shape[1])
         if visit.keep.inputs and not visit.keep.inner:
             visit.kept["input"] = tokens
         return token_dispatch_of(visit).leave(tokens)
-
-    def _count(self, routes: TokenPermutation, batch: int) -> None:
-        """Count choices and the balancing loss where no backward pass will."""
-        if self.balance is not None:
-            loss = self.balance.loss(routes, routes.logits, batch)
-            self.setting.tally.loss = self.setting.tally.loss + loss
-        self.setting.tally.count(self._correction, routes.experts, self.op.experts, routes.dropped)
 
     def again(self, visit: OperatorCall) -> torch.Tensor:
         """Return the same rows from the saved tokens."""
@@ -141,7 +134,7 @@ class DispatchKernel:
             loss, of_balance = self.balance.of_tokens(routes, batch)
             self.setting.tally.loss = self.setting.tally.loss + loss
             of_logits += of_balance
-        self.setting.tally.count(self._correction, routes.experts, self.op.experts, routes.dropped)
+        self.setting.tally.count(self.correction, routes.experts, self.op.experts, routes.dropped)
         visit.routes = visit.way = None
         return (
             of_tokens.unflatten(0, (tokens, batch)),
@@ -159,12 +152,12 @@ class DispatchKernel:
         return (yield from to_experts(routes_of(visit), communicator, item, x, way.out))
 
     @property
-    def _correction(self) -> str:
+    def correction(self) -> str:
         """The full name of the layer's correction bias, which not every router has."""
         return f"{self.setting.unit_name}.{CORRECTION}"
 
     def _routes(self, logits: torch.Tensor, batch: int) -> TokenPermutation:
-        experts = self.choosing.experts(logits, self.setting.buffers.get(self._correction))
+        experts = self.choosing.experts(logits, self.setting.buffers.get(self.correction))
         weights = self.choosing.weights(logits, experts)
         places = experts if self._places is None else self._places[experts]
         sent = Sent(order_of(places), torch.bincount(places.flatten(), minlength=self.op.experts))
@@ -200,6 +193,14 @@ class DispatchKernel:
         table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
         table[self._here] = own
         return sum_router_counts(self.setting.communicator, table, EXPERT_RANKS).cpu()
+
+
+def _count(kernel: DispatchKernel, routes: TokenPermutation, batch: int) -> None:
+    """Count a layer's choices and its balancing loss in its forward pass, if no backward pass follows."""
+    if kernel.balance is not None:
+        loss = kernel.balance.loss(routes, routes.logits, batch)
+        kernel.setting.tally.loss = kernel.setting.tally.loss + loss
+    kernel.setting.tally.count(kernel.correction, routes.experts, kernel.op.experts, routes.dropped)
 
 
 @dataclass(frozen=True)

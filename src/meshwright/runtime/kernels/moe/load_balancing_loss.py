@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from meshwright.model.router import LoadBalance, Routing
-from meshwright.program.program import Program
+from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.kernels.moe.token_permutation import TokenPermutation
 
 
@@ -50,7 +50,7 @@ class Balance:
     def _tokens(self) -> int:
         """Tokens of a step, which is tokens of a scope times scopes of a step."""
         program = self.program
-        return program.sequences * int(program.shape.seq_len)
+        return sequences_of_step(program) * int(program.shape.seq_len)
 
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         if self.routing.scores != "sigmoid":
