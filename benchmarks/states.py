@@ -184,8 +184,8 @@ counts is not known here.
 
 The largest GPT that one node holds with static homes of states, as DeepSpeed keeps them (ZeRO-2 or ZeRO-3, the
 optimizer on the host, parameters there or not), and in [PatrickStar's chunks](../docs/plans.md#states-in-chunks), of
-the nodes in `benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together, at
-14 bytes a parameter; static homes fill the host with 16 and leave the devices half empty. The paper's ratios are not
+the nodes in `benchmarks/states/chunks.csv`; billions of parameters. Chunks use the room of devices and host together,
+at 14 bytes a parameter; static homes fill the host with 16 and leave the devices half empty. The paper's ratios are not
 reached. What DeepSpeed of 2021 could hold in practice, the paper's nodes and its shapes are not known here.
 
 {chunks}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from meshwright.runtime.state.hosted_unit import HostedUnit
+from meshwright.runtime.state.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.sharded_unit import Unit
 
 
@@ -37,7 +37,7 @@ class ParameterFetches:
     def after_block(self, at: int) -> None:
         """Drop what no later block of the pass uses."""
         for unit, block in self.used[at]:
-            alone = isinstance(unit, HostedUnit) and unit.by_block
+            alone = isinstance(unit, OffloadedUnit) and unit.home.by_block
             if alone and self.last[id(unit), block] == at:
                 unit.home.drop(block)  # type: ignore[attr-defined]
 
@@ -48,9 +48,9 @@ class ParameterFetches:
             if block not in unit.home.here:
                 unit.home.fetch(block)
 
-    def _fetched(self, at: int, by_block: bool) -> list[tuple[HostedUnit, int]]:
+    def _fetched(self, at: int, by_block: bool) -> list[tuple[OffloadedUnit, int]]:
         return [
             (unit, block)
             for unit, block in (self.needed[at] if at < len(self.needed) else ())
-            if isinstance(unit, HostedUnit) and unit.home.fetched and unit.by_block == by_block
+            if isinstance(unit, OffloadedUnit) and unit.home.fetched and unit.home.by_block == by_block
         ]
