@@ -109,6 +109,11 @@ class ModelGraph:
         return self.blocks[self.chain[0][0]]
 
     @property
+    def head_block(self) -> int | None:
+        """The index of the head; None if the last block is another one."""
+        return self.chain[-1][0] if self.head.kind == "head" else None
+
+    @property
     def head(self) -> Block:
         """The block that ends in the loss."""
         return self.blocks[self.chain[-1][0]]

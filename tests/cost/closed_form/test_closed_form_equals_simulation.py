@@ -10,7 +10,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from compared_plans import hold_together
 from lattice_plans import (
     CLUSTERS,
     CONTEXTS,

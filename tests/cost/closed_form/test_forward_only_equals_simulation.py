@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from compared_plans import hold_together
+from plan_comparison import hold_together
 from lattice_plans import MODELS, SEQ_LEN, family
 
 from meshwright.plans.forms.dtypes import Dtypes

@@ -57,8 +57,8 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``on_host`` are shares of the optimizer's states and of the parameters. ``capacity``: of experts, as a plan says it.
-    ``optimizer``: its name, or pairs of its options. ``adapter``: the keys of adapters, if that is what is trained.
+    ``capacity`` and ``on_host``, in pairs: as a plan says it. ``optimizer``: its name, or pairs of its options.
+    ``adapter``: the keys of adapters, if that is what is trained.
     """
 
     model: str
@@ -89,7 +89,7 @@ class Proven:
     recomputes: tuple[str | tuple[str, ...], ...] | None = None
     offload: float | str | None = None
     ahead: int = 1
-    on_host: tuple[float, float] = (0, 0)
+    on_host: tuple[tuple[str, float], ...] = ()
     clip: float | None = OPTIONS.clip
     documents: int | None = None
     once: bool = False
@@ -156,6 +156,7 @@ class Proven:
             "virtual_stages": self.chunks,
         }
         optimizer = self.optimizer if isinstance(self.optimizer, str) else dict(self.optimizer)
+        passes = {} if self.offload is None else {"activations": self.offload, "ahead": self.ahead}
         work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
         work |= {"optimizer": optimizer}
         if self.adapter:
@@ -172,15 +173,8 @@ class Proven:
             "pipeline": pipeline,
             "recompute": self.recompute,
             "dtypes": dict(self.dtypes) or None,
-            "offload": self._offload(),
+            "offload": passes | dict(self.on_host) or None,
         }
-
-    def _offload(self):
-        states = {
-            key: share for key, share in zip(("optimizer", "parameters"), self.on_host, strict=True) if share
-        }
-        passes = {} if self.offload is None else {"activations": self.offload, "ahead": self.ahead}
-        return {**passes, **states} or None
 
 
 COMPOSED = Proven(

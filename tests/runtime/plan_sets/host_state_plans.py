@@ -5,10 +5,10 @@ from dataclasses import replace
 from covering_plans import Proven
 
 SHARES = {
-    "optimizer": (1.0, 0.0),
-    "half the optimizer": (0.5, 0.0),
-    "everything": (1.0, 1.0),
-    "unequal shares": (0.3, 0.7),
+    "optimizer": (("optimizer", 1.0),),
+    "half the optimizer": (("optimizer", 0.5),),
+    "everything": (("optimizer", 1.0), ("parameters", 1.0)),
+    "unequal shares": (("optimizer", 0.3), ("parameters", 0.7)),
 }
 SHAPES = {
     "one rank": Proven("llama"),
@@ -47,7 +47,7 @@ PLANS = {
     (shape, shares): replace(SHAPES[shape], on_host=SHARES[shares])
     for shape in SHAPES
     for shares in SHARES
-    if not (SHARES[shares][1] and shape in NOT_FETCHED)
+    if not (len(SHARES[shares]) > 1 and shape in NOT_FETCHED)
 }
 """All of them; ``QUICK`` are in every test run."""
 QUICK = (

@@ -33,6 +33,10 @@ SHAPES = {
 SHARES = [(1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (0.3, 0.7)]
 
 
+def pairs(shares):
+    return tuple(zip(("optimizer", "parameters"), shares, strict=True))
+
+
 def trained(plan):
     """Losses, norms and parameters after two steps in bf16, and of each rank what it holds and copies."""
     trial = plan.trial()
@@ -64,7 +68,7 @@ def held(rank):
         return None
     parts = rank.interpreter.states.optimizer.parts.items()
     moments = [(name, s.held_bytes) for name, of in parts for part in of for s in part.states.values()]
-    units, found = rank.plan.hosted_units, {}
+    units, found = rank.plan.offloaded_units, {}
     for side in (False, True):
         name = "host" if side else "device"
         masters = sum(unit.master.side(side).nbytes for unit in units)
@@ -83,7 +87,7 @@ def test_every_share_gives_the_same_bits(shape):
     for shares in SHARES:
         if shares[1] and shape in ("zero1", "zero2"):
             continue
-        found, own, *_ = trained(replace(SHAPES[shape], on_host=shares))
+        found, own, *_ = trained(replace(SHAPES[shape], on_host=pairs(shares)))
         assert found == results, shares
         assert all(torch.equal(own[name], parameter) for name, parameter in parameters.items()), shares
 
@@ -99,7 +103,7 @@ HELD = {
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (0.5, 0.25)], ids=str)
 @pytest.mark.parametrize("shape", HELD)
 def test_both_sides_hold_what_the_ledger_counts(shape, shares):
-    *_, ranks, program = trained(replace(HELD[shape], on_host=shares))
+    *_, ranks, program = trained(replace(HELD[shape], on_host=pairs(shares)))
     for number, ((found, most), log) in enumerate(ranks):
         rank = program.grid.coordinates(number)["pp"]
         kinds = {"optimizer": "optimizer", "parameters": "parameter"}

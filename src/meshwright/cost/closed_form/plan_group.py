@@ -370,8 +370,7 @@ class PlanGroup:
         parts, states = prices.body(body), self.host_states(prices.local.shape, prices.mesh)
         if states is None:
             return parts
-        head = self.setting.model.chain[-1][0] if self.setting.model.head.kind == "head" else None
-        copies = states.copies(blocks, self.block_elements, kind, self.shared, head)
+        copies = states.copies(blocks, self.block_elements, kind, self.shared, self.setting.model.head_block)
         return add_parts(parts, {OFFLOAD: exposed_copies(copies, total(parts), prices.local.forms)})
 
     @cached_property

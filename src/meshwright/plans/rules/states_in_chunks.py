@@ -14,7 +14,7 @@ OWNER = "generic"
 
 
 def chunks_alone(case: RuleInput) -> Iterator[Problem]:
-    """Refuse a size without chunks, and chunks beside shares of states or of activations."""
+    """Refuse a size without chunks, and chunks with shares of states or of activations."""
     offload = case.plan.offload
     if offload is None:
         return

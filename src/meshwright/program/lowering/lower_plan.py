@@ -77,13 +77,7 @@ def lower(
     stack: Stack,
     times: StageTimes | None = None,
 ) -> Program:
-    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``.
-
-    Raises PlanError for states in chunks.
-    """
-    if plan.in_chunks:
-        rule = "chunks are placed by predict alone, when everything else is lowered"
-        raise PlanError([Problem("offload.manager", "chunks", rule, "predict, or take manager out")])
+    """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
     layout = next(iter(plan.layouts.values()))
     stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     grid, expert_grid = attention_grid(layout, plan.pipeline.ranks), experts_grid(layout, plan.pipeline.ranks)
@@ -189,7 +183,10 @@ def _collectives(
 
 
 def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:
-    """Return the states of a plan that are on the hosts; None if there are none."""
+    """Return the states of a plan that are on the hosts; None if there are none. Raises PlanError for chunks."""
+    if plan.in_chunks:
+        rule = "chunks are placed by predict alone, when everything else is lowered"
+        raise PlanError([Problem("offload.manager", "chunks", rule, "predict, or take manager out")])
     if not plan.host_shares.some:
         return None
     copies = step.grid.size(DENSE_COPIES)
@@ -210,9 +207,8 @@ def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStat
 
 def _state_copies(host: HostStates, step: StepPlan, model: ModelGraph) -> dict[tuple[int, Kind], PassCopies]:
     """Return the copies of every pass over every stage."""
-    head = next((index for index, block in enumerate(model.blocks) if block.kind == "head"), None)
     return {
-        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared, head)
+        (stage.index, kind): host.copies(stage.blocks, step.elements, kind, step.shared, model.head_block)
         for stage in step.stages
         for kind in block_passes(step.stack)
     }

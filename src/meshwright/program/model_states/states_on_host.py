@@ -9,9 +9,9 @@ no copies. Under other exchanges, or where the stack says so, they are summed on
 Parameters (DeepSpeed's ``offload_param``): each F and each B (or I) fetches them layer by layer, one ahead, so that two
 blocks of them are whole on the device. After the step parameters go where their home is.
 
-Shares are cut in whole elements of all that a rank holds: of each parameter the first ones (``shard_split.py`` of the
-runtime). A table that embedding and head share on one rank leaves with each of them, and is fetched as it is gathered.
-Every function takes one plan or arrays of plans.
+Shares are cut in whole elements of all that a rank holds: of each parameter the first ones
+(``runtime/state/shard_split.py``). A table that embedding and head share on one rank leaves with each of them, and is
+fetched as it is gathered. Every function takes one plan or arrays of plans.
 """
 
 from collections.abc import Mapping, Sequence

@@ -32,9 +32,9 @@ from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-from meshwright.runtime.state.hosted_unit import HostedUnit, Hosting
-from meshwright.runtime.state.leaving_gradients import LeavingLots
+from meshwright.runtime.state.gradient_offload import GradientLots
 from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
+from meshwright.runtime.state.offloaded_unit import Hosting, OffloadedUnit
 from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
@@ -83,9 +83,9 @@ class RankPlan:
         return self.hosting.link if self.hosting else HostLink(self.communicator.device)
 
     @property
-    def hosted_units(self) -> tuple[HostedUnit, ...]:
+    def offloaded_units(self) -> tuple[OffloadedUnit, ...]:
         """The units with states on the host."""
-        return tuple(unit for unit in self.all_units if isinstance(unit, HostedUnit))
+        return tuple(unit for unit in self.all_units if isinstance(unit, OffloadedUnit))
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -233,7 +233,7 @@ def _hosting(program: Program, communicator: Communicator) -> Hosting | None:
         return None
     link, leaves = HostLink(communicator.device), bool(states.leave)
     return Hosting(
-        lots=LeavingLots(link, communicator, program.stack.gradient_communication_bytes),
+        lots=GradientLots(link, communicator, program.stack.gradient_communication_bytes),
         states=ShareCut(states.shares.optimizer),
         parameters=ShareCut(states.shares.parameters),
         leaves=leaves,
@@ -297,7 +297,9 @@ def _units(
     """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
 
     def made(name: str, layout: UnitLayout, of: Sequence[Place]) -> Unit:
-        kind = Unit if hosting is None else partial(HostedUnit, hosting=hosting, blocks=_blocks(layout, of))
+        kind = (
+            Unit if hosting is None else partial(OffloadedUnit, hosting=hosting, blocks=_blocks(layout, of))
+        )
         return kind(
             name=name,
             layout=layout,

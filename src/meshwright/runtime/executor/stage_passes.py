@@ -16,7 +16,7 @@ from meshwright.runtime.executor.activation_offload import OffloadedPass
 from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
 from meshwright.runtime.executor.intermediate_values import Value, together
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
-from meshwright.runtime.executor.parameter_fetches import BlockOfUnit, ParameterFetches
+from meshwright.runtime.executor.parameter_prefetch import BlockOfUnit, ParameterFetches
 from meshwright.runtime.executor.rank_plan import TABLE, AnyUnit, RankPlan, dealt, trained
 from meshwright.schedules.action import MAKE_GRADIENTS
 

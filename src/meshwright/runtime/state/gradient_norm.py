@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from meshwright.runtime.state.hosted_unit import HostedUnit
+from meshwright.runtime.state.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.sharded_unit import Unit
 
 ROW = 4096
@@ -13,7 +13,7 @@ ROW = 4096
 
 def squares_of(unit: Unit, start: int, stop: int, like: torch.Tensor) -> torch.Tensor:
     """Return the sum of squares of a range of a unit's summed gradients, in the dtype of ``like``."""
-    if isinstance(unit, HostedUnit) and unit.hosting.leaves:
+    if isinstance(unit, OffloadedUnit) and unit.hosting.leaves:
         return sum_of_squares_in_parts(unit.sums.memory(start, stop), like)
     assert unit.reduced is not None, f"{unit.name} has no gradient"
     return sum_of_squares(unit.reduced[start:stop].to(like))

@@ -18,9 +18,9 @@ from meshwright.program.model_states.hidden_matrices import gathered
 from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.gradient_norm import squares_of
-from meshwright.runtime.state.hosted_unit import HostedUnit, ShardPart
 from meshwright.runtime.state.local_matrices import local_matrices
 from meshwright.runtime.state.matrix_part import matrix_part
+from meshwright.runtime.state.offloaded_unit import OffloadedUnit, ShardPart, sides_of
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.sharded_unit import Unit
@@ -105,8 +105,8 @@ class Optimizer:
     def moments_at(self, unit: Unit, here: slice) -> Iterator[StoredMoment]:
         """Yield the moments of a span of a unit's shard."""
         sides: list[tuple[Unit | ShardPart, list[slice]]] = [(unit, [here])]
-        if isinstance(unit, HostedUnit):
-            sides = [(side, list(unit.places(here, side.on_host))) for side in unit.sides]
+        if isinstance(unit, OffloadedUnit):
+            sides = [(side, side.places(here)) for side in sides_of(unit)]
         found: dict[str, list[tuple[StoredState, slice]]] = {}
         for stepped, places in sides:
             for part in self.parts[stepped.name]:
@@ -140,7 +140,7 @@ class Optimizer:
         """Take one step on every shard; ``factor`` of the schedule scales the learning rate."""
         self.step += 1
         clip, lr, wide = self.clipping(norm), self.options.lr * factor, self.plan.precision.statistic
-        for hosted in self.plan.hosted_units:
+        for hosted in self.plan.offloaded_units:
             hosted.before_step()
         for unit in self.plan.trained_units:
             for stepped in stepped_alone(unit):
@@ -152,10 +152,10 @@ class Optimizer:
                             named = dict(zip(part.states, moments, strict=True))
                             part.update(parameters, gradient, named, self.step, lr)
             unit.reduced = None
-        for hosted in self.plan.hosted_units:
+        for hosted in self.plan.offloaded_units:
             hosted.settle()
 
 
 def stepped_alone(unit: Unit) -> tuple[Unit | ShardPart, ...]:
     """Return what of a unit is stepped by itself: the unit, or the parts on the host and on the device."""
-    return unit.sides if isinstance(unit, HostedUnit) else (unit,)
+    return sides_of(unit) if isinstance(unit, OffloadedUnit) else (unit,)

@@ -11,7 +11,7 @@ import torch
 
 from meshwright.model.named_tensors import is_matrix
 from meshwright.runtime.precision import Precision
-from meshwright.runtime.state.hosted_unit import ShardPart
+from meshwright.runtime.state.offloaded_unit import ShardPart
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in
 from meshwright.runtime.state.update_rules import UPDATE_RULES

@@ -56,7 +56,7 @@ class StepStates:
     def renew(self) -> None:
         """Gather again what lives from step to step, at the start and after shards were loaded."""
         self._end_gathers()
-        for unit in self.plan.hosted_units:
+        for unit in self.plan.offloaded_units:
             unit.settle()
         self._refresh()
         for action in late_gathers(self.plan.program.lists[self.plan.pipeline_rank]):

@@ -20,7 +20,7 @@ OTHER_BYTES = 16
 
 @dataclass(frozen=True)
 class Lanes:
-    """Ranges of one side's memory that are stepped in vectors, and those that are stepped one by one."""
+    """Ranges of one side's memory to step in vectors, and others to step element by element."""
 
     vectors: Ranges
     singles: Ranges

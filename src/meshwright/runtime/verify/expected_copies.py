@@ -1,4 +1,4 @@
-"""Compare the copies of model states that a rank logged in a step with those that planning counts.
+"""Compare the copies of model states that a rank logged in a step with planning's.
 
 Passes are compared one by one, everything around them as the rest of the step: what leaves or comes back for the
 optimizer, and gradients on the host that return for a sum over tp ranks or with another stage. Shares are cut in whole

@@ -32,8 +32,8 @@ class FetchedBlock:
 class ParameterHome:
     """The parameters of a shard between steps. ``blocks`` are fetched at once: places of parameters in the shard.
 
-    ``here`` are the fetched blocks, ``width`` the bytes of a parameter that a copy counts. ``fetched``: the passes
-    fetch them, because some are at home on the host.
+    ``here`` are the fetched blocks, ``width`` the bytes of a parameter that a copy counts. ``alone``: no other rank has
+    a part of them.
     """
 
     split: Split
@@ -42,6 +42,7 @@ class ParameterHome:
     communicator: Communicator
     width: int
     blocks: Sequence[dict[str, Place]]
+    alone: bool
     values: SplitShard | None = None
     here: dict[int, FetchedBlock] = field(default_factory=dict)
 
@@ -49,6 +50,11 @@ class ParameterHome:
     def fetched(self) -> bool:
         """True if some parameters are at home on the host."""
         return bool(self.split.host)
+
+    @property
+    def by_block(self) -> bool:
+        """True if passes fetch blocks of parameters instead of gathering them."""
+        return self.alone and self.fetched
 
     def take(self, master: SplitShard) -> None:
         """Set all parameters from the master copy."""

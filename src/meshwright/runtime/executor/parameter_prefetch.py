@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+<<<<<<< HEAD:src/meshwright/runtime/executor/parameter_fetches.py
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-from meshwright.runtime.state.hosted_unit import HostedUnit
+=======
+from meshwright.runtime.state.offloaded_unit import OffloadedUnit
+>>>>>>> host-run:src/meshwright/runtime/executor/parameter_prefetch.py
 from meshwright.runtime.state.sharded_unit import Unit
 
 
@@ -38,8 +41,14 @@ class ParameterFetches:
     def after_block(self, at: int) -> None:
         """Drop what no later block of the pass uses."""
         for unit, block in self.used[at]:
-            if isinstance(unit, HostedUnit) and unit.by_block and self.last[id(unit), block] == at:
+<<<<<<< HEAD:src/meshwright/runtime/executor/parameter_fetches.py
+            if isinstance(unit, OffloadedUnit) and unit.home.by_block and self.last[id(unit), block] == at:
                 unit.home.drop(block)
+=======
+            alone = isinstance(unit, OffloadedUnit) and unit.home.by_block
+            if alone and self.last[id(unit), block] == at:
+                unit.home.drop(block)  # type: ignore[attr-defined]
+>>>>>>> host-run:src/meshwright/runtime/executor/parameter_prefetch.py
 
     def _ready(self, at: int, *, by_block: bool) -> None:
         for unit, block in self._fetched(at, by_block):
@@ -48,9 +57,9 @@ class ParameterFetches:
             if block not in unit.home.here:
                 unit.home.fetch(block)
 
-    def _fetched(self, at: int, by_block: bool) -> list[tuple[HostedUnit, int]]:
+    def _fetched(self, at: int, by_block: bool) -> list[tuple[OffloadedUnit, int]]:
         return [
             (unit, block)
             for unit, block in (self.needed[at] if at < len(self.needed) else ())
-            if isinstance(unit, HostedUnit) and unit.home.fetched and unit.by_block == by_block
+            if isinstance(unit, OffloadedUnit) and unit.home.fetched and unit.home.by_block == by_block
         ]

@@ -1,9 +1,9 @@
 """A unit of parameters with states in host memory.
 
 Master copy, moments and sums of gradients of a part of the shard are on the host, and of another part the parameters
-themselves (``shard_split.py`` says which parts). Gradients leave with each micro-batch (``leaving_gradients.py``) or,
+themselves (``shard_split.py`` says which parts). Gradients leave with each micro-batch (``gradient_offload.py``) or,
 where they are final only then, before the step. Each side steps its own part; then parameters go where their home is
-(``parameter_home.py``).
+(``parameter_offload.py``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ import torch
 
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
-from meshwright.runtime.comm.host_link import HostLink, StateCopy
+from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
-from meshwright.runtime.state.leaving_gradients import LeavingGradients, LeavingLots
-from meshwright.runtime.state.parameter_home import ParameterHome
+from meshwright.runtime.state.gradient_offload import GradientLots, OffloadedGradients, ReturningSums
+from meshwright.runtime.state.parameter_offload import ParameterHome
 from meshwright.runtime.state.shard_split import ShareCut, Split, SplitShard, part_of
 from meshwright.runtime.state.sharded_unit import Steps, Unit, padded_table, shared_elements
 from meshwright.runtime.state.unit_layout import Place, UnitLayout, adjacent
@@ -24,14 +24,14 @@ from meshwright.runtime.state.unit_layout import Place, UnitLayout, adjacent
 
 @dataclass(frozen=True, kw_only=True)
 class Hosting:
-    """How a rank divides its units between device and host.
+    """Division of a rank's units between device and host.
 
     ``leaves``: gradients leave with each micro-batch, ``in_passes``: after reductions in passes. ``keeps_shard``: a
     rank keeps its shard of the parameters besides gathered ones (zero3). ``width`` are the bytes of a parameter,
     ``gradient_width`` those of a gradient that waits for the step.
     """
 
-    lots: LeavingLots
+    lots: GradientLots
     states: ShareCut
     parameters: ShareCut
     leaves: bool
@@ -47,7 +47,7 @@ class Hosting:
 
 
 @dataclass
-class HostedUnit(Unit):
+class OffloadedUnit(Unit):
     """A unit whose shard is divided between device and host. ``blocks`` are the names of each block's parameters.
 
     ``master`` is the master copy, ``sums`` are the gradients of both sides, or only the host's until the step.
@@ -81,27 +81,14 @@ class HostedUnit(Unit):
             self.communicator,
             hosting.width,
             one if self.layout.parts == 1 else [whole],
+            alone=self.layout.parts == 1,
         )
+        self.sums_again = ReturningSums(self.sums, hosting.lots, self.precision)
         if hosting.leaves and not hosting.in_passes:
-            self.gradients = LeavingGradients(self.layout, self.precision, hosting.lots, self.sums)  # type: ignore[assignment]
+            self.gradients = OffloadedGradients(self.layout, self.precision, hosting.lots, self.sums)  # type: ignore[assignment]
         else:
             reuses = not self.accumulates
             self.gradients = GradientBuffer(self.layout, self.precision, self.device, reuses_memory=reuses)
-
-    @property
-    def by_block(self) -> bool:
-        """True if passes fetch the parameters of this rank alone, block by block."""
-        return self.layout.parts == 1 and self.home.fetched
-
-    @property
-    def sides(self) -> tuple["ShardPart", ...]:
-        """The parts of the shard that are stepped; the host's, which has the first elements of a span, comes first."""
-        return tuple(ShardPart(self, side) for side in (True, False) if self.master.split.side(side))
-
-    def places(self, here: slice, on_host: bool) -> Iterator[slice]:
-        """Yield where one side's memory holds a range of the shard."""
-        for start, stop in self.master.split.compact(here.start, here.stop, on_host):
-            yield slice(start, stop)
 
     # -- parameters ---------------------------------------------------------------------------------------------
 
@@ -122,7 +109,7 @@ class HostedUnit(Unit):
 
     def gather(self, items: Sequence[Collective]) -> Steps:
         """Gather all parameters from the shards; those of this rank alone are fetched instead, block by block."""
-        if not self.by_block:
+        if not self.home.by_block:
             yield from super().gather(items)
             self.home.drop(0)
             if self.layout.parts > 1 and not self.hosting.keeps_shard:
@@ -136,11 +123,11 @@ class HostedUnit(Unit):
 
     def view(self, name: str) -> torch.Tensor:
         """Return a parameter of this rank. Raises RunError if it is neither gathered nor fetched."""
-        return self.rows([name]).view(self.shape(name)) if self.by_block else super().view(name)
+        return self.rows([name]).view(self.shape(name)) if self.home.by_block else super().view(name)
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
         """Return adjacent matrices as one: (sum of outputs, inputs)."""
-        if not self.by_block:
+        if not self.home.by_block:
             return super().rows(names)
         for block in self.home.here.values():
             if names[0] in block.places:
@@ -165,16 +152,16 @@ class HostedUnit(Unit):
             self.sums.host.zero_()
 
     def reduce(self, items: Sequence[Collective]) -> Steps:
-        """Reduce the gradients; of those that have left, what tp has partial sums of returns for it."""
-        if not isinstance(self.gradients, LeavingGradients):
+        """Reduce the gradients; where they have left, partial sums over tp return for it."""
+        if not isinstance(self.gradients, OffloadedGradients):
             yield from super().reduce(items)
             return
         self.gradients.take(items)
         for item in items:
             start, stop = self.layout.summed_range(self.sequence_parallel)
-            partial = self._returned(start, stop)
+            partial = self.sums_again.returned(start, stop)
             yield from self.sum_over_ranks(item, partial)
-            self._sent_again(start, partial)
+            self.sums_again.send_again(start, partial)
         self.final = True
 
     def _keep(self, shard: torch.Tensor) -> None:
@@ -192,28 +179,14 @@ class HostedUnit(Unit):
         """Return the summed gradients of a table of two stages, padded to the largest part."""
         if not self.hosting.leaves:
             return super().tied()
-        return padded_table(self.layout, self._returned(0, shared_elements(self.layout, self.part)))
+        return padded_table(self.layout, self.sums_again.returned(0, shared_elements(self.layout, self.part)))
 
     def set_tied(self, summed: torch.Tensor) -> None:
         """Store the table's gradient, summed over both stages."""
         if self.hosting.leaves:
-            self._sent_again(0, summed[: shared_elements(self.layout, self.part)])
+            self.sums_again.send_again(0, summed[: shared_elements(self.layout, self.part)])
         else:
             super().set_tied(summed)
-
-    def _returned(self, start: int, stop: int) -> torch.Tensor:
-        self._log("back", start, stop)
-        return self.sums.read(start, stop).to(self.precision.gradient)
-
-    def _sent_again(self, start: int, values: torch.Tensor) -> None:
-        self._log("out", start, start + len(values))
-        self.sums.write(start, values)
-
-    def _log(self, way: str, start: int, stop: int) -> None:
-        moved = sum(part.stop - part.start for part in self.sums.split.within(start, stop) if part.on_host)
-        if moved:
-            copied = StateCopy(self.communicator.action, way, "gradient", self.gradient_width * moved)  # type: ignore[arg-type]
-            self.hosting.link.log.append(copied)
 
     def before_step(self) -> None:
         """Send the host its part of gradients that have waited on the device for the step."""
@@ -228,7 +201,7 @@ class HostedUnit(Unit):
 class ShardPart:
     """The device's or the host's part of a unit's shard, as the optimizer steps it."""
 
-    unit: HostedUnit
+    unit: OffloadedUnit
     on_host: bool
 
     @property
@@ -264,6 +237,10 @@ class ShardPart:
         reduced = self.unit.reduced
         return None if reduced is None else part_of(reduced, self.split.device)
 
+    def places(self, here: slice) -> list[slice]:
+        """Return where this memory holds a range of the shard."""
+        return [slice(*at) for at in self.split.compact(here.start, here.stop, self.on_host)]
+
     def spans(self) -> Iterator[tuple[str, slice, slice]]:
         """Yield the parts of parameters in this memory: (name, slice of the flat parameter, slice of the memory)."""
         for name, of, here in self.unit.spans():
@@ -273,8 +250,13 @@ class ShardPart:
                     yield name, slice(start, start + length), slice(part.at, part.at + length)
 
 
+def sides_of(unit: OffloadedUnit) -> tuple[ShardPart, ...]:
+    """Return the parts of a shard that are stepped; the host's, which has the first elements of a span, comes first."""
+    return tuple(ShardPart(unit, side) for side in (True, False) if unit.master.split.side(side))
+
+
 def parameters_at(unit: Unit, here: slice) -> tuple[torch.Tensor, ...]:
     """Return the master copy of a range of a unit's shard as parts of its own memory."""
-    if isinstance(unit, HostedUnit):
+    if isinstance(unit, OffloadedUnit):
         return tuple(unit.master.memory(here.start, here.stop))
     return (unit.owned[here],)

@@ -15,7 +15,7 @@ import torch
 
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.comm.communicator import Communicator
-from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy
+from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy, Way
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
 from meshwright.runtime.state.shard_split import SplitShard
@@ -26,8 +26,8 @@ LotKey = tuple[int, int]
 
 
 @dataclass
-class LeavingLots:
-    """The lots of a rank. ``current`` is the block that computes, ``lots`` are those that have not left.
+class GradientLots:
+    """The lots of a rank. ``current`` is the block that computes, ``lots`` have not left.
 
     ``most_bytes`` is the most that the lots of this rank had on the device.
     """
@@ -76,7 +76,7 @@ class LeavingLots:
 
 
 @dataclass
-class LeavingGradients:
+class OffloadedGradients:
     """Gradients of a unit that no other rank shares: the parts of states on the host leave, the others are summed here.
 
     It takes the place of a ``GradientBuffer``. ``sums`` are the gradients of both sides.
@@ -84,7 +84,7 @@ class LeavingGradients:
 
     layout: UnitLayout
     precision: Precision
-    lots: LeavingLots
+    lots: GradientLots
     sums: SplitShard
     additions: list[Addition] | None = None
     flat: torch.Tensor | None = None
@@ -123,3 +123,29 @@ class LeavingGradients:
                     self.lots.add(here.to(self.precision.reduce, copy=True), total)
                 else:
                     total += here
+
+
+@dataclass(frozen=True)
+class ReturningSums:
+    """Sums of gradients on both sides, of which a range returns to the device for a reduction, and leaves again."""
+
+    sums: SplitShard
+    lots: GradientLots
+    precision: Precision
+
+    def returned(self, start: int, stop: int) -> torch.Tensor:
+        """Return a range of the sums on the device."""
+        self._log("back", start, stop)
+        return self.sums.read(start, stop).to(self.precision.gradient)
+
+    def send_again(self, start: int, values: torch.Tensor) -> None:
+        """Set a range of the sums."""
+        self._log("out", start, start + len(values))
+        self.sums.write(start, values)
+
+    def _log(self, way: Way, start: int, stop: int) -> None:
+        moved = sum(part.stop - part.start for part in self.sums.split.within(start, stop) if part.on_host)
+        if moved:
+            lots = self.lots
+            copied = StateCopy(lots.communicator.action, way, "gradient", lots.width * moved)
+            lots.link.log.append(copied)
