@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from plan_comparison import hold_together
 from lattice_plans import MODELS, SEQ_LEN, family
+from plan_comparison import hold_together
 
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.host_offload import Offload

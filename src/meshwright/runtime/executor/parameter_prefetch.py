@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-<<<<<<< HEAD:src/meshwright/runtime/executor/parameter_fetches.py
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-=======
 from meshwright.runtime.state.offloaded_unit import OffloadedUnit
->>>>>>> host-run:src/meshwright/runtime/executor/parameter_prefetch.py
 from meshwright.runtime.state.sharded_unit import Unit
 
 
@@ -41,14 +38,8 @@ class ParameterFetches:
     def after_block(self, at: int) -> None:
         """Drop what no later block of the pass uses."""
         for unit, block in self.used[at]:
-<<<<<<< HEAD:src/meshwright/runtime/executor/parameter_fetches.py
             if isinstance(unit, OffloadedUnit) and unit.home.by_block and self.last[id(unit), block] == at:
                 unit.home.drop(block)
-=======
-            alone = isinstance(unit, OffloadedUnit) and unit.home.by_block
-            if alone and self.last[id(unit), block] == at:
-                unit.home.drop(block)  # type: ignore[attr-defined]
->>>>>>> host-run:src/meshwright/runtime/executor/parameter_prefetch.py
 
     def _ready(self, at: int, *, by_block: bool) -> None:
         for unit, block in self._fetched(at, by_block):
