@@ -3,7 +3,8 @@
 from covering_plans import OFFLOADED
 from injected_fault import Fault
 
-from meshwright.runtime.executor.activation_offload import Copy, OffloadedPass
+from meshwright.runtime.comm.host_link import Copy
+from meshwright.runtime.executor.activation_offload import OffloadedPass
 
 
 def activations_of_another_micro_batch():
