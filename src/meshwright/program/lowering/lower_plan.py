@@ -174,14 +174,6 @@ def _matrix_collectives(
     return found
 
 
-def _collectives(
-    choice: ScheduleChoice, model: ModelGraph, step: StepPlan
-) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
-    """Return everything that is exchanged around passes."""
-    of_shares, of_matrices = _share_collectives(choice, model, step), _matrix_collectives(model, step)
-    return {**step_collectives(step), **of_shares, **of_matrices}
-
-
 def _host_states(plan: LongPlan, step: StepPlan, arch: Architecture) -> HostStates | None:
     """Return the states of a plan that are on the hosts; None if there are none. Raises PlanError for chunks."""
     if plan.in_chunks:

@@ -25,6 +25,9 @@ def host_state_limits(plan: PlanValues) -> Iterator[Problem]:
     if plan.schedule.step_validation == "after":
         rule = f"copies of states on the host, which undo a step: {NOT_RUN}"
         yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
+    if plan.workload.adapter is not None:
+        rule = f"states on the host of adapters: {NOT_RUN}"
+        yield Problem(key, plan.workload.adapter.form, rule, "take offload out")
     if plan.arch.next_token_layers:
         rule = f"states on the host of layers that predict further tokens: {NOT_RUN}"
         yield Problem(key, plan.arch.next_token_layers, rule, "take offload out")
