@@ -28,6 +28,9 @@ def host_state_limits(plan: PlanValues) -> Iterator[Problem]:
     if plan.workload.adapter is not None:
         rule = f"states on the host of adapters: {NOT_RUN}"
         yield Problem(key, plan.workload.adapter.form, rule, "take offload out")
+    if plan.workload.optimizer.forward_only:
+        rule = f"parameters on the host that forward passes perturb: {NOT_RUN}"
+        yield Problem(key, plan.offloaded_parameters, rule, "take offload out")
     if plan.arch.next_token_layers:
         rule = f"states on the host of layers that predict further tokens: {NOT_RUN}"
         yield Problem(key, plan.arch.next_token_layers, rule, "take offload out")
