@@ -57,6 +57,8 @@ class GradientReductions:
         for unit in self.plan.all_units:
             if unit.reduced is None:
                 PendingExchange(unit.reduce(())).begin().finish()
+        if self.plan.hosting is not None:
+            self.plan.hosting.lots.end()
 
     def _end_begun(self) -> None:
         for exchange, _ in self.begun:
