@@ -55,3 +55,14 @@ QUICK = (
     ("zero3 and a pipeline", "everything"),
     ("experts", "half the optimizer"),
 )
+TYPES = {
+    "half the optimizer": (("first_moment", "bf16"), ("second_moment", "bf16")),
+    "everything": (("gather", "fp32"), ("first_moment", "fp8"), ("second_moment", "fp16")),
+    "unequal shares": (("master", "fp16"),),
+}
+TYPED = {
+    (shape, shares): replace(SHAPES[shape], on_host=SHARES[shares], dtypes=types)
+    for shape in ("zero3 by layer", "tied table", "experts alone")
+    for shares, types in TYPES.items()
+}
+"""Plans that write element types too."""

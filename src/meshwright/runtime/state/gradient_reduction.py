@@ -59,6 +59,8 @@ class GradientReductions:
         for unit in self.plan.trained_units:
             if unit.reduced is None:
                 PendingExchange(unit.reduce(())).begin().finish()
+        if self.plan.hosting is not None:
+            self.plan.hosting.lots.end()
 
     def _end_begun(self) -> None:
         for exchange, _ in self.begun:

@@ -70,7 +70,8 @@ class OffloadedUnit(Unit):
         self.master = SplitShard.zeros(split, self.precision.master, link)
         kept = split.elements(False) if hosting.leaves else 0
         sums = torch.zeros(kept, dtype=self.precision.gradient, device=self.device)
-        host = link.host_zeros(split.elements(True), self.precision.statistic)
+        wide = torch.promote_types(self.precision.gradient, torch.float32)
+        host = link.host_zeros(split.elements(True), wide)
         self.sums = SplitShard(split, sums, host)
         whole = {"": Place(0, self.layout.shard, (self.layout.shard,))}
         one = [{name: self._places[name] for name in names} for names in self.blocks]

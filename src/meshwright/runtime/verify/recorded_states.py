@@ -9,6 +9,8 @@ from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.launch.forked_ranks import ProgressCallback
 from meshwright.runtime.state.gradient_buffers import Addition
+from meshwright.runtime.state.gradient_offload import OffloadedGradients
+from meshwright.runtime.state.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
@@ -33,13 +35,15 @@ class UnitRecord:
     """A unit's layout, its additions to gradients step by step, and its states after the last step.
 
     ``summed`` are the names of gradients that are partial over tp. ``states``: for each span the parameter and its
-    moments, in fp64, and the distance between neighbouring values of their types there.
+    moments, in fp64, and the distance between neighbouring values of their types there. ``sent`` are ranges of flat
+    tensors whose additions are rounded to the type of the wire, because they leave for the host.
     """
 
     shapes: dict[str, tuple[int, ...]]
     cuts: dict[str, tuple[Cut, ...]]
     summed: frozenset[str]
     spans: tuple[Span, ...]
+    sent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     additions: list[list[Addition]] = field(default_factory=list)
     states: list[dict[str, torch.Tensor]] = field(default_factory=list)
     spacings: list[dict[str, torch.Tensor]] = field(default_factory=list)
@@ -85,7 +89,20 @@ def _layout(unit: Unit) -> UnitRecord:
         cuts={name: t.cuts for name, t in tensors.items()},
         summed=frozenset(name for name, at in layout.starts.items() if at >= start),
         spans=tuple(Span(name, tensors[name].cuts, of.start, of.stop) for name, of, _ in unit.spans()),
+        sent=_sent(unit),
     )
+
+
+def _sent(unit: Unit) -> dict[str, list[tuple[int, int]]]:
+    """Return the ranges of each flat tensor whose gradients leave in lots."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    if isinstance(unit, OffloadedUnit) and isinstance(unit.gradients, OffloadedGradients):
+        for name, of, here in unit.spans():
+            for part in unit.sums.split.within(here.start, here.stop):
+                if part.on_host:
+                    start = of.start + part.start - here.start
+                    found.setdefault(name, []).append((start, start + part.stop - part.start))
+    return found
 
 
 def _parameters(rank: Rank) -> Iterator[Piece]:

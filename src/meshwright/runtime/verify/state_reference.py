@@ -82,7 +82,10 @@ class StateReference:
         """Return every rank's reduced gradients, by unit: those of all its tensors, of which it owns spans."""
         adding, wire = (WIDE, WIDE) if wide else (self.precision.gradient, self.precision.reduce)
         sums = [
-            {name: _reductions(unit, unit.additions[step], adding) for name, unit in record.units.items()}
+            {
+                name: _reductions(unit, unit.additions[step], adding, wire)
+                for name, unit in record.units.items()
+            }
             for record in self.records
         ]
         reduced: list[dict[str, Gradients]] = [{} for _ in self.records]
@@ -219,7 +222,7 @@ def _ranks_by_unit(records: Sequence[StateRecord]) -> dict[str, list[int]]:
 
 
 def _reductions(
-    unit: UnitRecord, additions: Sequence[Addition], dtype: torch.dtype
+    unit: UnitRecord, additions: Sequence[Addition], dtype: torch.dtype, wire: torch.dtype
 ) -> list[tuple[tuple[Collective, ...], Gradients]]:
     """Return the reductions of a step, each with the additions before it, rounded one after the other."""
     found: list[tuple[tuple[Collective, ...], Gradients]] = []
@@ -229,7 +232,10 @@ def _reductions(
             found.append((items, sums))
             sums = _zeros(unit)
         else:
-            sums[name] = _rounded(sums[name] + values.to(WIDE), dtype)
+            added = values.to(WIDE, copy=True)
+            for start, stop in unit.sent.get(name, ()):
+                added[start:stop] = _rounded(added[start:stop], wire)
+            sums[name] = _rounded(sums[name] + added, dtype)
     return found
 
 
