@@ -1,6 +1,6 @@
 """Seconds of passes over parameters that add noise to them, in a step without backward passes.
 
-A pass reads and writes each parameter, or reads a master copy where there is one, and makes a normal number for each
+A pass reads and writes each parameter, or a master copy where there is one, and makes a normal number for each
 element: Philox with ten rounds and Box–Muller are about 55 instructions, which take as long as ``NOISE_BYTES`` more (11
 bytes of an A100's memory, 5 of an H100's; a guess, measured nowhere). The update is such a pass too, and moves
 parameters back to where they were. Of parameters on the host only a copy moves, that which a pass has fetched, while
@@ -23,19 +23,20 @@ def perturbation_seconds(
     held: Number, stack: Stack, forms: HardwareTimes, states: HostStates | None
 ) -> Number:
     """Return the seconds of a rank that moves its ``held`` elements of parameters to another point."""
-    source = stack.optimizer_bytes or stack.parameter_bytes
-    return _pass(held, source + stack.parameter_bytes, forms, states)
+    here = held if states is None else held - states.on_host("parameter", held)
+    return forms.pass_((_moved_bytes(stack) + NOISE_BYTES) * here, "optimizer_efficiency")
 
 
 def update_seconds(held: Number, stack: Stack, forms: HardwareTimes, states: HostStates | None) -> Number:
     """Return the seconds of a rank that moves its parameters back and adds the update."""
-    seconds = _pass(held, 2 * (stack.optimizer_bytes + stack.parameter_bytes), forms, states)
+    seconds = perturbation_seconds(held, stack, forms, states)
     if states is not None:
         away = states.on_host("parameter", held)
         seconds = np.maximum(seconds, copy_seconds(stack.parameter_bytes * away, forms))
     return forms.constants["step_fixed_s"] + seconds
 
 
-def _pass(held: Number, moved_bytes: int, forms: HardwareTimes, states: HostStates | None) -> Number:
-    here = held if states is None else held - states.on_host("parameter", held)
-    return forms.pass_((moved_bytes + NOISE_BYTES) * here, "optimizer_efficiency")
+def _moved_bytes(stack: Stack) -> int:
+    """Return the bytes of an element that are read and written; a parameter beside a master copy is only written."""
+    master = stack.optimizer_bytes
+    return 2 * master + stack.parameter_bytes if master else 2 * stack.parameter_bytes

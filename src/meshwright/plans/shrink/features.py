@@ -78,7 +78,8 @@ def features(
     if short.workload.capacity is not None:
         found["capacity"] = Feature(f"experts drop tokens: {workload_of(short).capacity}")
     if micro_batches(short) > 1:
-        found["micro_batches"] = Feature("gradients of several micro-batches are summed")
+        what = "losses" if short.workload.optimizer_in_full.forward_only else "gradients"
+        found["micro_batches"] = Feature(f"{what} of several micro-batches are summed")
     if short.pipeline.micro_batch > 1:
         found["micro_batch"] = Feature("a micro-batch has several sequences")
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
