@@ -40,6 +40,14 @@ OFFLOADED = lowered(
     )
 )
 LATE = lowered(short_plan("dense", {"dp_shard": 2}, sharding="zero1"), overlap_parameter_gather=False)
+FORWARD = lowered(
+    short_plan(
+        "dense",
+        {"pp": 2, "dp_replicate": 2},
+        stack="meshwright",
+        workload={"global_batch": 8, "optimizer": "zo-sgd"},
+    )
+)
 AFTERWARDS = lowered(
     short_plan(
         "dense",
@@ -394,7 +402,12 @@ AFTER = {
         "every_message_once",
     ),
 }
-MISTAKES = LISTS | STEPS | STATES | AFTER
+PERTURBED = {
+    "a pass before its parameters": (FORWARD, edited(0, swap("PERTURB", "0F0")), "perturbed_before_passes"),
+    "parameters that are not moved": (FORWARD, edited(1, drop("PERTURB")), "step_actions_once"),
+    "a backward pass": (FORWARD, edited(1, lambda text: text + " 1B0"), "every_pass_once"),
+}
+MISTAKES = LISTS | STEPS | STATES | AFTER | PERTURBED
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -405,8 +418,8 @@ def test_a_mistake_is_seen_by_its_rule(name):
 
 @pytest.mark.parametrize(
     "plan",
-    [BASE, CHUNKED, GATHERED, TWICE, LATE, AFTERWARDS, OFFLOADED],
-    ids=["base", "chunked", "gathered", "twice", "late", "afterwards", "offloaded"],
+    [BASE, CHUNKED, GATHERED, TWICE, LATE, AFTERWARDS, OFFLOADED, FORWARD],
+    ids=["base", "chunked", "gathered", "twice", "late", "afterwards", "offloaded", "forward"],
 )
 def test_the_programs_without_mistakes_are_good(plan):
     assert validate(plan.program, plan.model) == []

@@ -135,8 +135,8 @@ def length_of(group: PlanGroup, piped: Pipelined) -> Floats:
 
 def _forward_only_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
     """Return the length of a schedule without backward passes, and of one whose messages take no time."""
-    seconds, *quiet = (_forward_only(group, pipelined(group, messages)) for messages in heard)
-    return Length(seconds, quiet[0] if quiet else None)
+    loud, *quiet = (_forward_only(group, pipelined(group, messages)) for messages in heard)
+    return Length(loud, quiet[0] if quiet else None)
 
 
 def _forward_only(group: PlanGroup, piped: Pipelined) -> Floats:

@@ -1,7 +1,7 @@
 """Rules on the action lists: every pass once, data before its use, one message per boundary, memory as declared."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from meshwright.errors import Problem
@@ -19,7 +19,8 @@ from meshwright.schedules.action import (
 )
 from meshwright.schedules.forward_only_lists import PERTURB, forward_only_lists
 
-NO_BACKWARD, WHOLE, SPLIT = (0, 0, 0), (1, 0, 0), (0, 1, 1)
+FORWARD_ONLY, WHOLE, SPLIT = (1, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 1)
+"""Counts of F, B, I and W of a stage and a micro-batch."""
 MESSAGES = frozenset((*SENDS, *RECEIVES, *EXCHANGES))
 
 
@@ -31,14 +32,14 @@ def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
     Each share of a vocabulary that is spread runs E, S, T and D once.
     """
     ways, total = case.program.ways, case.program.micro_batches
+    legal = (FORWARD_ONLY,) if case.program.stack.optimizer.forward_only else (WHOLE, SPLIT)
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind in PASS_KINDS)
         for stage in case.program.stages_of(rank):
             for m in ways.micro_batches_of(stage.index, total):
                 counts = [found.pop(Action(kind, stage.index, m), 0) for kind in COMPUTE_KINDS]
-                if case.program.stack.optimizer.forward_only and tuple(counts) == (1, *NO_BACKWARD):
-                    continue
-                yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]))
+                if tuple(counts) not in legal:
+                    yield from _pass_problems(rank, stage.index, m, counts[0], tuple(counts[1:]), legal)
         for share in case.shares_of(rank):
             for m in range(case.program.micro_batches):
                 for kind in VOCABULARY_KINDS:
@@ -52,15 +53,21 @@ def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
 
 
 def _pass_problems(
-    rank: int, stage: int, micro_batch: int, forward: int, backward: tuple[int, ...]
+    rank: int,
+    stage: int,
+    micro_batch: int,
+    forward: int,
+    backward: tuple[int, ...],
+    legal: Collection[tuple[int, ...]],
 ) -> Iterator[Problem]:
     if forward != 1:
         action = Action("F", stage, micro_batch)
         yield Problem(f"lists.{rank}", str(action), f"is there {forward} times", "once")
-    if backward not in (WHOLE, SPLIT):
+    if (1, *backward) not in legal:
         text = " ".join(f"{n}×{kind}" for n, kind in zip(backward, COMPUTE_KINDS[1:], strict=True))
         rule = f"the backward pass of stage {stage}, micro-batch {micro_batch} is there as {text}"
-        yield Problem(f"lists.{rank}", text, rule, "B once, or I and W once each")
+        hint = "none of them" if FORWARD_ONLY in legal else "B once, or I and W once each"
+        yield Problem(f"lists.{rank}", text, rule, hint)
 
 
 def perturbed_before_passes(case: CheckedProgram) -> Iterator[Problem]:

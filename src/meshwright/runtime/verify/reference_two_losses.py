@@ -5,6 +5,7 @@ are those of two copies of the parameters, which are never perturbed themselves.
 """
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import torch
 
@@ -33,7 +34,7 @@ def two_loss_step(
     )
     gradient = (plus - minus) / (2 * epsilon)
     for name in names:
-        decay = options["weight_decay"] if is_matrix(name, tensors[name].shape) else 0.0
+        decay = cast(float, options["weight_decay"]) if is_matrix(name, tensors[name].shape) else 0.0
         tensors[name] = tensors[name] - trial.options.lr * (gradient * z[name] + decay * tensors[name])
     return {
         LOSSES: torch.tensor([plus, minus], dtype=torch.float64),
