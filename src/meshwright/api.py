@@ -369,7 +369,7 @@ def convert(checkpoint: str | Path, *, merge: bool = False, output: str | Path |
         Problem(name, None, rule, hint)
         for given, name, rule, hint in (
             (merge, "merge", "what to convert to must be said", "--merge"),
-            (output, "out", "where to write must be said", "--out FOLDER"),
+            (output, "output", "where to write must be said", "--output FOLDER"),
         )
         if not given
     ]

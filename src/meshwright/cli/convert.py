@@ -15,7 +15,7 @@ def convert(
     ] = False,
     output: Annotated[
         str | None,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Write Hugging Face weights here."),
+        typer.Option("-o", "--output", metavar="FOLDER", help="Write Hugging Face weights here."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -106,7 +106,7 @@ def test_exported_adapters_are_read_again_and_merged_weights_compute_the_same(tm
     assert again.outcome.losses[0] != done.outcome.losses[0]
 
 
-@pytest.mark.parametrize(("wishes", "says"), [({}, "--merge"), ({"merge": True}, "--out")])
+@pytest.mark.parametrize(("wishes", "says"), [({}, "--merge"), ({"merge": True}, "--output")])
 def test_a_conversion_says_what_is_missing(tmp_path, wishes, says):
     with pytest.raises(InputError, match=says):
         api.convert(tmp_path, **wishes)
