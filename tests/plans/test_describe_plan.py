@@ -5,10 +5,13 @@ from hypothesis import assume, given, settings
 from plan_cases import DENSE, SPARSE, changed, long_plan, short_plan, short_plans
 
 from meshwright.errors import PlanError
+from meshwright.model.load import load_model
 from meshwright.plans.describe import describe_plan
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortPlan
+from meshwright.stack.load import load_stack
 
 
 def test_short_plans_show_every_default():
@@ -77,3 +80,25 @@ def test_layers_that_do_not_cover_the_model_are_problems():
 def test_more_stages_than_layers_are_a_problem():
     with pytest.raises(PlanError, match="32 stages > 16 layers"):
         describe_plan(short_plan({"pp": 32}), DENSE)
+
+
+def test_the_long_form_shows_every_default_of_adapters():
+    model, stack = load_model("gpt-3-175b"), load_stack("generic")
+    workload = {
+        "task": "lora",
+        "seq_len": 2048,
+        "global_batch": 8,
+        "precision": "fp16",
+        "adapter": {"rank": 8},
+    }
+    plan = ShortPlan.model_validate(
+        {"plan": 1, "model": "gpt-3-175b", "cluster": "h100-sxm-80gb x 8", "workload": workload}
+    )
+    shown = describe_plan(plan, model.architecture, long=True, stack=stack)["plan"]
+    assert shown["workload"]["adapter"] == {
+        "form": "lora",
+        "rank": 8,
+        "alpha": 8.0,
+        "targets": ["q", "k", "v", "o", "up", "down"],
+        "base": "fp16",
+    }

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from math import prod
 
 from meshwright.errors import PlanError
+from meshwright.model.adapter_targets import chosen_targets
 from meshwright.model.architecture import Architecture
+from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.conversion import MAIN, expand
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
-from meshwright.plans.forms.short import OptimizerSpec, ShortPlan
+from meshwright.plans.forms.short import AdapterSpec, OptimizerSpec, ShortPlan
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.stack.stack import Stack
-from meshwright.stack.state_types import types_of
+from meshwright.stack.state_types import half_of, types_of
 from meshwright.workload.optimizer_choice import ADAMW
 
 
@@ -34,7 +36,7 @@ def describe_plan(
     given = _given(read or plan, "")
     return {
         "form": "long" if long or isinstance(plan, LongPlan) else "short",
-        "plan": _with_types(full, stack).to_data() if long else resolved.to_data(),
+        "plan": _with_types(full, stack, architecture).to_data() if long else resolved.to_data(),
         "given": given,
         "defaults": [path for path in _paths(resolved.to_data(), "") if path not in given],
         "devices": _devices(full),
@@ -42,11 +44,12 @@ def describe_plan(
     }
 
 
-def _with_types(plan: LongPlan, stack: Stack | None) -> LongPlan:
+def _with_types(plan: LongPlan, stack: Stack | None, architecture: Architecture) -> LongPlan:
     if stack is None:
         return plan
     types = types_of(stack, plan.workload.precision, plan.written_types)
-    workload = plan.workload.model_copy(update={"optimizer": _with_options(plan, stack)})
+    changed = {"optimizer": _with_options(plan, stack), "adapter": _with_defaults(plan, architecture)}
+    workload = plan.workload.model_copy(update=changed)
     return plan.model_copy(update={"dtypes": Dtypes.model_validate(types.to_data()), "workload": workload})
 
 
@@ -56,6 +59,19 @@ def _with_options(plan: LongPlan, stack: Stack) -> str | OptimizerSpec:
     if optimizer == ADAMW or any(True for _ in optimizer.problems()):
         return plan.workload.optimizer
     return OptimizerSpec.model_validate({"name": optimizer.name, **optimizer.options_of(stack.muon_scale)})
+
+
+def _with_defaults(plan: LongPlan, architecture: Architecture) -> AdapterSpec | None:
+    """Return the adapters with the rank as alpha, the model's targets and the type of the base."""
+    adapter = plan.workload.adapter
+    if adapter is None:
+        return None
+    usual = {
+        "alpha": float(adapter.rank),
+        "targets": chosen_targets(build_graph(architecture), None),
+        "base": half_of(plan.workload.precision),
+    }
+    return adapter.model_copy(update={key: v for key, v in usual.items() if getattr(adapter, key) is None})
 
 
 def _resolved(short: ShortPlan, full: LongPlan) -> ShortPlan:

@@ -279,7 +279,9 @@ def _residual(op: Residual, shape: LocalShape, mode: Mode, stack: Stack) -> Numb
 
 def _low_rank(op: LowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Return the bytes of the input that it shares with its operator, which keeps none."""
-    return (_expert_linear if isinstance(op, ExpertLowRank) else _linear)(op, shape, mode, stack)
+    if isinstance(op, ExpertLowRank):
+        return _expert_linear(op, shape, mode, stack)
+    return _linear(op, shape, mode, stack)
 
 
 def _low_rank_inner(op: LowRank, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

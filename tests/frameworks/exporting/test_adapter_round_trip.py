@@ -100,7 +100,7 @@ def test_latent_attention_has_megatrons_names_and_comes_back_under_ours(tmp_path
         ("megatron", {}, "llama-3.1-8b", "workload.task"),
         ("torchtitan", {}, "llama-3.1-8b", "workload.task"),
         ("deepspeed", {}, "llama-3.1-8b", "workload.task"),
-        ("bridge", None, "llama-3.1-8b", "workload.adapter"),
+        ("bridge", None, "llama-3.1-8b", "workload.task"),
         ("bridge", {"base": "nf4"}, "llama-3.1-8b", "workload.adapter.base"),
         ("bridge", {}, "mixtral-8x7b", "workload.adapter.targets"),
         ("bridge", {}, "gpt-3-175b", "workload.adapter.targets"),

@@ -50,7 +50,7 @@ def adapter_problems(work: Workload, model: ModelGraph, target: str) -> Iterator
     adapter = work.adapter
     if adapter is None:
         rule = "without workload.adapter routers and fused matrices have adapters, which no target trains"
-        yield Problem(FIELD, None, rule, "adapter: {rank: 32}")
+        yield Problem("workload.task", "lora", rule, "adapter: {rank: 32}")
         return
     arch, matrices = model.architecture, adapted_matrices(adapter, model)
     if arch.moe and any(name.startswith("mlp.") for name in matrices):

@@ -172,7 +172,7 @@ def adapters_of_model(case: RuleInput) -> Iterator[Problem]:
 def adapters_under_layout(case: RuleInput) -> Iterator[Problem]:
     """Refuse cuts that split blocks of the base, and layouts that adapters do not run under."""
     workload, grid = case.workload, case.grid
-    adapter = workload and workload.adapter
+    adapter = None if workload is None else workload.adapter
     if adapter is None or any(True for _ in model_problems(adapter, case.model)):
         return
     experts = case.layout.experts

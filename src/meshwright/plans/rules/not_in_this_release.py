@@ -48,7 +48,7 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         routing=None if spec.routing is None else Routing(routing_of_workload(spec.routing)),
         capacity=_capacity(spec),
         fp8_recipe=cast(Fp8Recipe | None, spec.fp8_recipe),
-        adapter=spec.adapter and spec.adapter.adapter,
+        adapter=None if spec.adapter is None else spec.adapter.adapter,
     )
 
 

@@ -23,6 +23,9 @@ def with_export_remark(one: Proposal, setting: Setting) -> Proposal:
     """Return the proposal with a remark on the export targets that cannot take its adapters."""
     if setting.workload.task != "lora":
         return one
+    if setting.workload.adapter is None:
+        hint = "--adapter '{rank: 32}' has others"
+        return _remarked(one, f"no export takes adapters of fused matrices and routers: {hint}")
     refused = {
         target: problem.rule
         for target, name in STACK_OF_TARGET.items()
@@ -30,12 +33,11 @@ def with_export_remark(one: Proposal, setting: Setting) -> Proposal:
     }
     reasons = "; ".join(f"{target}: {rule}" for target, rule in refused.items())
     takes = [target for target in STACK_OF_TARGET if target not in refused]
-    allowed = (
-        f"export --to {' or '.join(takes)} takes these adapters"
-        if takes
-        else "No export takes these adapters"
-    )
-    remark = f"{allowed}, not {reasons}" if takes else f"{allowed}: {reasons}"
+    who = f"only export --to {' or '.join(takes)}" if takes else "no export"
+    return _remarked(one, f"{who} takes these adapters ({reasons})")
+
+
+def _remarked(one: Proposal, remark: str) -> Proposal:
     return replace(one, report=replace(one.report, remarks=(*one.report.remarks, remark)))
 
 
