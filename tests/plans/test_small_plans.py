@@ -215,3 +215,18 @@ def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
         for program in (program_of(plan, large.setting.stack) for plan in plain.plans)
     ]
     assert set(forms) == {"once-per-rank"}
+
+
+def test_an_optimizer_keeps_its_options_and_blocks_are_said_to_give_other_numbers():
+    written = {"name": "muon", "steps": 3, "tensor": "blockwise"}
+    work = {"seq_len": 2048, "global_batch": 256, "optimizer": written}
+    large = plan_of("llama-3.1-70b", {"tp": 4, "dp_shard": 4}, workload=work, sharding="zero1")
+    small = small_plans(large.long, large.setting.model, 4)
+    assert "other numbers than one device" in small.features["optimizer"].text
+    for plan in small.plans:
+        assert plan.long.workload.optimizer_in_full == large.long.workload.optimizer_in_full
+        assert "muon (steps 3, tensor blockwise)" in plan.text
+    work |= {"optimizer": written | {"tensor": "duplicated"}}
+    other = plan_of("llama-3.1-70b", {"tp": 4, "dp_shard": 4}, workload=work, sharding="zero1")
+    features = small_plans(other.long, other.setting.model, 4).features
+    assert "other numbers" not in features["optimizer"].text

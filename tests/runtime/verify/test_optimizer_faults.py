@@ -27,7 +27,9 @@ def another_scale(patch):
 
 
 def parts_of_another_rank(patch):
-    patch.setattr(MatrixPart, "_gathered", lambda self, own: [own.new_ones(m.shape) for m in self.matrices])
+    patch.setattr(
+        MatrixPart, "_from_all_shards", lambda self, own: [own.new_ones(m.shape) for m in self.matrices]
+    )
 
 
 FAULTS = (

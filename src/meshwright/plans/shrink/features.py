@@ -141,11 +141,10 @@ def _pipeline(short: ShortPlan, long: LongPlan, model: ModelGraph) -> str:
 def _optimizer(short: ShortPlan) -> str:
     """Name the optimizer, and say where it computes other numbers than one device would."""
     optimizer = short.workload.optimizer_in_full
-    text = f"optimizer {optimizer}"
     cut = short.layout.tp > 1 or short.layout.etp > 1
     if not (optimizer.kind.of_matrices and cut and optimizer.tensor == BLOCKWISE):
-        return text
-    return f"{text}, tensor blockwise: other numbers than one device; the reference takes the same blocks"
+        return str(optimizer)
+    return f"{optimizer}; blocks by themselves: other numbers than one device, the reference takes the same blocks"
 
 
 def _listed(value: str | tuple[str, ...]) -> str:

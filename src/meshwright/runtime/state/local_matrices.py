@@ -73,9 +73,9 @@ def with_owners(
 
 def segments(layout: UnitLayout, part: int, matrices: Sequence[LocalMatrix]) -> Iterator[Segment]:
     """Yield the parts of matrices in a shard, in the order of the shard."""
-    at = 0
+    at, ordered = 0, sorted(enumerate(matrices), key=lambda item: item[1].start)
     for start, stop in layout.pieces(part):
-        for index, matrix in sorted(enumerate(matrices), key=lambda item: item[1].start):
+        for index, matrix in ordered:
             low, high = max(start, matrix.start), min(stop, matrix.stop)
             if low < high:
                 yield Segment(index, low - matrix.start, high - matrix.start, at + low - start)

@@ -32,7 +32,10 @@ from meshwright.workload.optimizers.optimizer_kind import FIRST, Options
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """The matrices of a unit's shard. ``gathers``: shards have parts of matrices, which are gathered for the step."""
+    """The matrices of a unit's shard, of which ``segments`` are held.
+
+    ``gathered`` are the segments of every shard where they have parts of matrices, which are gathered for the step.
+    """
 
     unit: Unit
     options: Options
@@ -41,7 +44,7 @@ class MatrixPart:
     segments: Sequence[Segment]
     ranges: Ranges
     shape: LocalShape
-    gathers: bool
+    gathered: Sequence[Sequence[Segment]]
 
     def update(
         self, parameters: torch.Tensor, gradient: torch.Tensor, moments: Moments, number: int, lr: float
@@ -74,8 +77,8 @@ class MatrixPart:
 
     def _directions(self, own: torch.Tensor) -> dict[int, torch.Tensor]:
         """Return the directions of all matrices that this rank orthogonalises, by index."""
-        if self.gathers:
-            return dict(enumerate(self._gathered(own)))
+        if self.gathered:
+            return dict(enumerate(self._from_all_shards(own)))
         found = {}
         for index, start, stop, at in self.segments:
             rows, columns = self.matrices[index].shape
@@ -84,19 +87,18 @@ class MatrixPart:
             found[index] = own[place].view(rows, columns)
         return found
 
-    def _gathered(self, own: torch.Tensor) -> list[torch.Tensor]:
+    def _from_all_shards(self, own: torch.Tensor) -> list[torch.Tensor]:
         """Gather the parts of all shards."""
         layout, communicator = self.unit.layout, self.unit.communicator
         whole = [own.new_empty(matrix.shape) for matrix in self.matrices]
-        of_parts = [list(segments(layout, part, self.matrices)) for part in range(layout.parts)]
-        most = max(sum(s.stop - s.start for s in of_part) for of_part in of_parts)
+        most = max(sum(s.stop - s.start for s in of_part) for of_part in self.gathered)
         elements = sum(matrix.numel() for matrix in whole)
         padded = own.new_zeros(most)
         padded[: len(own)] = own
         rows = own.new_empty(layout.parts * most)
         item = gather_of_unit(elements, expert=self.matrices[0].kind.expert)
         communicator.start(item, padded, MATRIX_BYTES, out=rows, elements=elements).wait()
-        for part, of_part in enumerate(of_parts):
+        for part, of_part in enumerate(self.gathered):
             at = part * most
             for index, start, stop, _ in of_part:
                 whole[index].view(-1)[start:stop] = rows[at : at + stop - start]
@@ -155,4 +157,6 @@ def matrix_part(
     held = tuple(segments(unit.layout, unit.part, matrices))
     where = merged(held)
     states = moments_of(unit, optimizer.own_moments, unit.precision, where)
-    return MatrixPart(unit, options, states, matrices, held, where, shape, gathers and unit.layout.parts > 1)
+    parts = range(unit.layout.parts) if gathers and unit.layout.parts > 1 else ()
+    every = [tuple(segments(unit.layout, part, matrices)) for part in parts]
+    return MatrixPart(unit, options, states, matrices, held, where, shape, every)

@@ -87,6 +87,12 @@ CASES = [
         "not run yet",
     ),
     (long_plan(workload={"task": "lora"}), LLAMA, "workload.task", "not run yet"),
+    (
+        long_plan(offload={"parameters": "all"}, workload={"optimizer": "muon"}),
+        LLAMA,
+        "offload.parameters",
+        "with muon",
+    ),
     (MUON_AFTER, LLAMA, "pipeline.schedule.step_validation", "muon may exchange matrices"),
     (
         long_plan(workload={"precision": "fp8"}, dtypes={"gather": "fp8"}, stack="generic"),

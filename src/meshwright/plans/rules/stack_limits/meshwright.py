@@ -104,10 +104,15 @@ def _adapters(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.adapter.form", adapter.form, NOT_RUN, f"form: {LORA}")
 
 
-@limit("repeats no exchanges of matrices", "schedule")
+@limit("repeats no matrix exchanges, and steps none on the host", "schedule", "offloaded_parameters")
 def _optimizer(plan: PlanValues) -> Iterator[Problem]:
     optimizer = plan.workload.optimizer
-    if optimizer.kind.of_matrices and plan.schedule.step_validation == "after":
+    if not optimizer.kind.of_matrices:
+        return
+    if share_number(plan.offloaded_parameters):
+        rule = f"parameters on the host with {optimizer.name}: {NOT_RUN}"
+        yield Problem("offload.parameters", plan.offloaded_parameters, rule, "offload.parameters: none")
+    if plan.schedule.step_validation == "after":
         rule = f"{optimizer.name} may exchange matrices in a step which may be undone: {NOT_RUN}"
         yield Problem("pipeline.schedule.step_validation", "after", rule, "step_validation: before")
 
@@ -186,7 +191,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="workload.optimizer",
         runs="`adamw` `sgd` `lion` `muon`, with their options",
-        refused="`muon` with `step_validation: after`",
+        refused="`muon` with `step_validation: after`, or with `offload.parameters`",
         limit=_optimizer,
     ),
     RuntimeLimit(
