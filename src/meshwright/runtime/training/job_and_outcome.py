@@ -20,8 +20,9 @@ class Training:
 
     ``initial`` is a folder of Hugging Face weights (None: random ones), ``resume`` a checkpoint, which takes precedence
     over both, and ``goes_on`` the message about it; ``export`` is the folder for the final weights, with the model's
-    ``config``; of a run that trains adapters, whose ``base`` it describes, it is a folder for these. For the output folder: ``plan`` is the text of the plan, ``lists`` that of its schedule's file if it has
-    one, and ``facts`` begin the log of metrics. ``utilisation`` is called with a device's name and memory.
+    ``config``, or for adapters, whose ``base`` is described. For the output folder: ``plan`` is the text of the plan,
+    ``lists`` that of its schedule's file if it has one, and ``facts`` begin the log of metrics. ``utilisation`` is
+    called with a device's name and memory.
     """
 
     job: Job
