@@ -110,6 +110,7 @@ def test_functions_answer_twice_what_the_command_prints(name, folder):
 REFUSED = {
     "verify": {"ranks": 99},
     "run": {"steps": 1, "emulate": True},
+    "convert": {"merge": True, "output": "none"},
     "measure": {"collective_tests": ["none.txt"]},
     "ingest": {},
     "validate": {},

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from meshwright.validation.validate_runs import Validation
     from meshwright.verbs.calibrate import Calibrated
     from meshwright.verbs.check import Checked
+    from meshwright.verbs.convert import Converted
     from meshwright.verbs.import_ import Imported, ImportRequest
     from meshwright.verbs.ingest import Ingested
     from meshwright.verbs.measure import Measured, Progress
@@ -358,6 +359,24 @@ def run(
         force=force,
     )
     return trained(load(path, settings), wish, show=show)
+
+
+def convert(checkpoint: str | Path, *, merge: bool = False, output: str | Path | None = None) -> "Converted":
+    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
+    from meshwright.verbs.convert import merged
+
+    problems = [
+        Problem(name, None, rule, hint)
+        for given, name, rule, hint in (
+            (merge, "merge", "what to convert to must be said", "--merge"),
+            (output, "output", "where to write must be said", "--output FOLDER"),
+        )
+        if not given
+    ]
+    if problems:
+        raise InputError(problems)
+    assert output is not None
+    return merged(checkpoint, output)
 
 
 def schedule(name: str, asked: "ScheduleRequest") -> "Scheduled":

@@ -31,6 +31,7 @@ from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.runs.calibration import render_calibration
+from meshwright.present.runs.conversion import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
@@ -172,6 +173,12 @@ def explain(plan: PathLike, *, against: PathLike | None = None) -> Answer:
         found.fits,
         data["predict"]["remarks"],
     )
+
+
+def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
+    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
+    data = api.convert(checkpoint, merge=merge, output=_text(output)).to_json()
+    return Answer(data, render_converted)
 
 
 def export(

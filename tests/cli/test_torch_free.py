@@ -11,8 +11,8 @@ from doc_pages import blocks
 from source_tree import ROOT
 
 HEAVY = ("torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "huggingface_hub")
-EXECUTING = {"verify", "run"}
-"""Verbs that execute a plan, on torch."""
+EXECUTING = {"verify", "run", "convert"}
+"""Verbs that execute a plan, or read what that has written, on torch."""
 SEARCHING = {"plan", "explain", "check", "probe", "calibrate"}
 """Verbs that take seconds; ``--json`` of the others stands for theirs."""
 GUARD = f"""

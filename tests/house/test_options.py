@@ -13,7 +13,7 @@ from source_tree import ROOT
 FROZEN = ROOT / "tests" / "house" / "cli_options.txt"
 VERBS = [
     *("plan", "describe", "predict", "compare", "explain", "export", "import", "check"),
-    *("verify", "run", "measure", "probe", "ingest", "validate", "calibrate", "schedule"),
+    *("verify", "run", "convert", "measure", "probe", "ingest", "validate", "calibrate", "schedule"),
 ]
 
 

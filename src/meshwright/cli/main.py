@@ -15,6 +15,7 @@ from meshwright.cli import (
     calibrate,
     check,
     compare,
+    convert,
     describe,
     explain,
     export,
@@ -52,6 +53,7 @@ app.command("import", cls=NamingCommand)(import_.import_)
 app.command("check", cls=NamingCommand)(check.check)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("convert")(convert.convert)
 app.command("measure")(measure.measure)
 app.command("probe")(probe.probe)
 app.command("ingest")(ingest.ingest)

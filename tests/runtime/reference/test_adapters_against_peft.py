@@ -7,8 +7,9 @@ from tiny_models import tiny
 from transformers_oracle import all_double, loaded_model, tokens_and_labels
 
 from meshwright.model.named_tensors import adapter_shapes, base_shapes
-from meshwright.runtime.reference.decoder import reference_loss
+from meshwright.runtime.reference.decoder import reference_logits, reference_loss
 from meshwright.runtime.verify.run_case import run_case
+from meshwright.runtime.weights.peft_files import save_adapters
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.runtime.weights.save import save
 
@@ -59,6 +60,25 @@ def test_loss_and_gradients_are_those_of_peft(tmp_path):
     for name, tensor in ours.items():
         gradient = named[stored_name(name)].grad
         assert (tensor.grad - gradient).abs().max() <= BOUND * gradient.abs().max()
+
+
+def test_peft_reads_the_adapters_that_are_saved(tmp_path):
+    peft = pytest.importorskip("peft")
+    _, model = PLAN.lowered()
+    tensors = random_tensors(model, 3, torch.float64, 0.2)
+    tokens_BL, _ = tokens_and_labels()
+    save(tmp_path / "base", tiny("llama"), {name: tensors[name] for name in base_shapes(model)})
+    adapters = {name: tensors[name].to(torch.float32) for name in adapter_shapes(model)}
+    save_adapters(tmp_path / "adapter", model, adapters, str(tmp_path / "base"))
+    with torch.no_grad():
+        with all_double():
+            base = loaded_model("llama", tmp_path / "base", torch.float64)
+        theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").double()
+        with all_double():
+            found = theirs(input_ids=tokens_BL).logits
+        wide = {name: tensor.to(torch.float64) for name, tensor in adapters.items()}
+        expected = reference_logits(model, tensors | wide, tokens_BL)
+    assert (found - expected).abs().max() <= BOUND * expected.abs().max()
 
 
 def test_the_executor_equals_the_reference_that_equals_peft():

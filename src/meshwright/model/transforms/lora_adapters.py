@@ -39,13 +39,27 @@ def with_adapters(model: ModelGraph, adapter: Adapter | None = None, *, halves: 
     the stack keeps trained ones in fp32, or gathers them apart.
     """
     if has_adapters(model):
-        return model
+        return _stored(model) if halves and adapter is not None else model
     if adapter is None:
         return replace(model, blocks=tuple(_with_pairs(block, DEFAULT_RANK) for block in model.blocks))
     targets = chosen_targets(model, adapter.targets)
     return replace(
         model, blocks=tuple(_with_products(block, adapter, targets, halves) for block in model.blocks)
     )
+
+
+def _stored(model: ModelGraph) -> ModelGraph:
+    """Return a model with adapters whose frozen parameters have 16 bits where they have no type of their own."""
+
+    def stored(parameter: Parameter) -> Parameter:
+        of_its_own = parameter.trained or parameter.storage is not None
+        return parameter if of_its_own else replace(parameter, storage=HALF)
+
+    def block(of: Block) -> Block:
+        operators = tuple(replace(op, parameters=tuple(map(stored, op.parameters))) for op in of.operators)
+        return replace(of, operators=operators)
+
+    return replace(model, blocks=tuple(map(block, model.blocks)))
 
 
 def has_adapters(model: ModelGraph) -> bool:

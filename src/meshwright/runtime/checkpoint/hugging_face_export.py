@@ -24,6 +24,7 @@ from meshwright.runtime.fsync import fsync_path
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
 from meshwright.runtime.state.unit_layout import Tensor
 from meshwright.runtime.weights.family_tensor_names import stored_places
+from meshwright.runtime.weights.peft_files import save_adapters
 from meshwright.runtime.weights.save import save
 
 CONFIG = "config.json"
@@ -43,9 +44,15 @@ Announced = dict[str, tuple[Coming, ...]]
 
 
 def export_weights(
-    folder: Path, rank: Rank, model: ModelGraph, config: Mapping[str, object] | None = None
+    folder: Path,
+    rank: Rank,
+    model: ModelGraph,
+    config: Mapping[str, object] | None = None,
+    base: Mapping[str, object] | None = None,
 ) -> None:
     """Write ``model*.safetensors`` into a folder, and ``config.json`` if ``config`` is given. Every rank calls it.
+
+    With a frozen ``base`` only its adapters are written, in the format of ``peft``.
 
     Raises InputError on all ranks if the folder cannot be written or holds a checkpoint, if weights are NaN, or if the
     tensor names of the model's family are not known.
@@ -61,7 +68,9 @@ def export_weights(
             else:
                 for stretch in mine.get(layer, ()):
                     dist.send(_weights(stretch, rank), dst=0)
-    all_or_none(rank, "writing of weights", lambda: _write(folder, model, whole, config) if first else None)
+    all_or_none(
+        rank, "writing of weights", lambda: _write(folder, model, whole, config, base) if first else None
+    )
 
 
 def _own(rank: Rank) -> list[Stretch]:
@@ -118,8 +127,16 @@ def _dtype(state: str, rank: Rank) -> torch.dtype:
 
 
 def _write(
-    folder: Path, model: ModelGraph, whole: Mapping[str, torch.Tensor], config: Mapping[str, object] | None
+    folder: Path,
+    model: ModelGraph,
+    whole: Mapping[str, torch.Tensor],
+    config: Mapping[str, object] | None,
+    base: Mapping[str, object] | None,
 ) -> None:
+    if base is not None:
+        named = base["init"] or base["model"]
+        save_adapters(folder, model, whole, None if named is None else str(named))
+        return
     save(folder, model, whole)
     if config is not None:
         with write_errors(folder / CONFIG):

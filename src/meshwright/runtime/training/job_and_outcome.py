@@ -21,8 +21,9 @@ class Training:
 
     ``initial`` is a folder of Hugging Face weights (None: random ones), ``resume`` a checkpoint, which takes precedence
     over both, and ``goes_on`` the message about it; ``export`` is the folder for the final weights, with the model's
-    ``config``. For the output folder: ``plan`` is the text of the plan, ``lists`` that of its schedule's file if it has
-    one, and ``facts`` begin the log of metrics. ``utilisation`` is called with a device's name and memory.
+    ``config``, or for adapters, whose ``base`` is described. For the output folder: ``plan`` is the text of the plan,
+    ``lists`` that of its schedule's file if it has one, and ``facts`` begin the log of metrics. ``utilisation`` is
+    called with a device's name and memory.
     """
 
     job: Job
@@ -33,6 +34,7 @@ class Training:
     goes_on: str = ""
     export: Path | None = None
     config: Mapping[str, object] | None = None
+    base: Mapping[str, object] | None = None
     plan: str = ""
     lists: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)

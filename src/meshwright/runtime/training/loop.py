@@ -156,6 +156,7 @@ class Loop:
         """Save a checkpoint and remove old ones. Raises RunError if it cannot be written."""
         self.peak_bytes = self._peak()
         facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}
+        facts |= {} if self.training.base is None else {"base": dict(self.training.base)}
         try:
             self.saved = save_checkpoint(self.training.checkpoints, self.rank, facts)
             if self.rank.place.rank == 0:

@@ -31,7 +31,9 @@ from meshwright.runtime.training.job_and_outcome import (
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
 from meshwright.runtime.training.routing_files import dropped_of_run, routing_counts_of_run, write_choices
 from meshwright.runtime.training.stop_signals import stopping
+from meshwright.runtime.weights.adapter_values import BaseAndAdapters, InitialAdapters
 from meshwright.runtime.weights.load import load
+from meshwright.runtime.weights.peft_files import is_adapter_folder, load_adapters
 from meshwright.runtime.weights.random_tensors import RandomTensors
 
 
@@ -49,7 +51,7 @@ def train(
     ``early`` are signals received before the start.
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
-    initial = Blank(job.model) if chosen else _tensors(training)
+    initial = Blank(job.model) if chosen and training.base is None else _tensors(training)
     announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
         stopping(store, job.program, announce=announce, early=early) as heard,
@@ -74,16 +76,26 @@ def train(
                     write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
         if training.export is None or outcome.stopped:
             return outcome
-        export_weights(training.export, rank, job.model, training.config)
+        export_weights(training.export, rank, job.model, training.config, training.base)
         return replace(outcome, export=training.export)
 
 
 def _tensors(training: Training) -> Mapping[str, torch.Tensor]:
     """Return the initial parameters of a run."""
-    model = training.job.model
-    if training.initial is None:
-        return RandomTensors(model, training.options.seed)
-    return Stored(training.initial, model)
+    model, seed = training.job.model, training.options.seed
+    if training.base is None:
+        return RandomTensors(model, seed) if training.initial is None else Stored(training.initial, model)
+    adapters: Mapping[str, torch.Tensor] = InitialAdapters(model, seed)
+    if training.initial is not None and is_adapter_folder(training.initial):
+        adapters = load_adapters(training.initial, model)
+    return BaseAndAdapters(base_tensors(training.base, model), adapters)
+
+
+def base_tensors(base: Mapping[str, object], model: ModelGraph) -> Mapping[str, torch.Tensor]:
+    """Return the frozen tensors that adapters are trained on: those of a folder, or random ones."""
+    if base["init"] is not None:
+        return Stored(Path(str(base["init"])), model)
+    return RandomTensors(model, int(str(base["seed"])))
 
 
 class Blank(Mapping[str, torch.Tensor]):

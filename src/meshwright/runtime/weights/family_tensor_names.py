@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from meshwright.errors import Problem, UnsupportedError, nearest
 from meshwright.model.graph import ModelGraph
-from meshwright.model.named_tensors import TOKEN_TABLE, stored_shapes
+from meshwright.model.named_tensors import TOKEN_TABLE, base_shapes
 from meshwright.runtime.weights.expert_tensor_names import EXPERTS, GPT_OSS, MIXTRAL, ONE_BY_ONE, ExpertNames
 from meshwright.runtime.weights.stored_parts import Part, Place
 
@@ -154,8 +154,8 @@ def stored_copies(model: ModelGraph) -> dict[str, str]:
 
 
 def stored_places(model: ModelGraph) -> dict[str, Place]:
-    """Return the stored place of each tensor of a model, by our name; stored names are without prefix."""
-    checkpoint, shapes = checkpoint_of(model.architecture.family), stored_shapes(model)
+    """Return the stored place of each tensor but adapters, by our name; stored names are without prefix."""
+    checkpoint, shapes = checkpoint_of(model.architecture.family), base_shapes(model)
     return {
         name: Place(shape, _parts(checkpoint, model.architecture.heads, name, shapes))
         for name, shape in shapes.items()

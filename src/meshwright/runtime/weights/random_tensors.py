@@ -50,9 +50,13 @@ def random_tensors(
 
 
 def _noise(name: str, shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randn(shape, generator=generator_of(name, seed), dtype=torch.float64)
+
+
+def generator_of(name: str, seed: int) -> torch.Generator:
+    """Return the generator that a tensor is drawn from."""
     digest = sha256(f"{seed} {name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def _is_norm(name: str, shape: tuple[int, ...]) -> bool:

@@ -12,13 +12,14 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Problem, attempted, nearest
-from meshwright.model.named_tensors import named_parameters
+from meshwright.model.named_tensors import adapter_shapes, named_parameters
 from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.runtime.training.optimizer_values import with_plan_values
 from meshwright.runtime.training.options import TrainingOptions
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.predict.predict_plan import doubts, expected_time
+from meshwright.verbs.run.frozen_base import base_folder
 from meshwright.verbs.run.memory_check import HostDevices, check_memory
 
 if TYPE_CHECKING:
@@ -151,11 +152,21 @@ def _check_data(request: RunRequest) -> None:
 def _check_weights(request: RunRequest, resolved: Resolved) -> None:
     """Weights to begin with are this model's."""
     from meshwright.runtime.weights.load import load
+    from meshwright.runtime.weights.peft_files import check_names, is_adapter_folder, load_adapters
 
-    if request.initial is not None:
-        nothing = (slice(0, 0),)
-        model = resolved.setting.model
-        load(request.initial, model, dict.fromkeys(named_parameters(model), nothing))
+    model, adapters = resolved.setting.model, adapter_shapes(resolved.setting.model)
+    if adapters and request.export is not None:
+        check_names(model)
+    if request.initial is None:
+        return
+    if is_adapter_folder(request.initial):
+        if not adapters:
+            rule = "holds adapters, and the plan trains all parameters"
+            raise InputError(Problem("init", request.initial, rule, "task: lora, or a folder of weights"))
+        load_adapters(request.initial, model)
+    nothing = (slice(0, 0),)
+    names = named_parameters(model).keys() - adapters.keys()
+    load(base_folder(request.initial) or "", model, dict.fromkeys(sorted(names), nothing))
 
 
 def _folder_problems(request: RunRequest) -> list[Problem]:

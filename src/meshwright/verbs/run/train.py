@@ -16,6 +16,7 @@ from meshwright.plans.resolve import Resolved
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.validation.model_to_columns import model_columns
 from meshwright.verbs.absolute_paths import with_whole_paths
+from meshwright.verbs.run.frozen_base import base_of_checkpoint, new_base
 from meshwright.verbs.run.run_request import CheckedRun, RunRequest, check_run_request
 from meshwright.verbs.run.training_report import CompletedRun, utilisation_on
 
@@ -39,7 +40,7 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
     place, load_average = launched_place(os.environ), os.getloadavg()[0]
     grant = check_run_request(resolved, request, place)
     data = open_data(grant.options, _needs(grant.resolved))
-    training = _training(grant, request, data)
+    training = replace(_training(grant, request, data), base=_base(grant, request))
     remarks = [*grant.remarks, *data.remarks, *_initial_remark(grant, request)]
     if grant.resume is not None:
         training = replace(training, goes_on=_goes_on(training, data))
@@ -51,6 +52,15 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
         shutil.copy(data.tokenizer, outcome.export)
     remarks += [training.goes_on] if training.goes_on else []
     return CompletedRun(grant, data.facts, outcome, tuple(remarks), load_average)
+
+
+def _base(grant: CheckedRun, request: RunRequest) -> dict[str, Any] | None:
+    """Return the frozen base of a run: that of its checkpoint, or of a new run."""
+    if grant.resume is None:
+        return new_base(grant.resolved, request.initial, grant.options.seed)
+    from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
+
+    return base_of_checkpoint(facts_of(read_manifest(grant.resume)))
 
 
 def _initial_remark(grant: CheckedRun, request: RunRequest) -> Iterator[str]:

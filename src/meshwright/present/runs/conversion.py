@@ -1,0 +1,11 @@
+"""Print what a conversion of a checkpoint wrote."""
+
+from typing import Any
+
+
+def render_converted(data: dict[str, Any]) -> None:
+    """Print a conversion in its JSON form."""
+    print(
+        f"{data['folder']}: {data['tensors']} tensors, {data['merged']} of them with the adapters of "
+        f"step {data['step']}"
+    )
