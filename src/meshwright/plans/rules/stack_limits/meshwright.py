@@ -204,9 +204,9 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         what="offload",
         runs="`activations`; any shares of `optimizer` and `parameters`",
         refused=(
-            "`manager: chunks`; states on the host with adapters, `zo-sgd`, `step_validation: after`, layers for "
-            "further tokens, `master: none`, narrow `gradient` or `reduce`; a share between 0 and 1 with moments in fp16 or fp8; "
-            "`muon` with `parameters`"
+            "`manager: chunks`; states on the host with adapters, `zo-sgd`, `step_validation: after`, "
+            "layers for further tokens, `master: none`, narrow `gradient` or `reduce`; "
+            "a share between 0 and 1 with moments in fp16 or fp8; `muon` with `parameters`"
         ),
         limit=_host_states,
     ),
