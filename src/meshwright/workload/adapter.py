@@ -1,4 +1,4 @@
-"""The adapters of a workload: small trained products beside the frozen matrices of a model's layers, and their rules.
+"""The adapters of a workload, small trained products added to frozen matrices, and their rules.
 
 ``lora`` (Hu et al., arXiv 2106.09685): a matrix W of r_out × r_in gets W + alpha/rank · B·A with A of rank × r_in and B
 of r_out × rank; A and B train. ``hd-pissa`` (arXiv 2505.18777): data-parallel rank k trains the singular triplets

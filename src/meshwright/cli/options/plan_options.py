@@ -29,7 +29,7 @@ AdapterText = Annotated[
     typer.Option(
         "--adapter",
         metavar="MAPPING",
-        help="What task lora trains: '{rank: 16, base: nf4}'. Also form, alpha, targets.",
+        help="Adapters of task lora: '{rank: 16, base: nf4}'; also form, alpha, targets.",
     ),
 ]
 Documents = Annotated[

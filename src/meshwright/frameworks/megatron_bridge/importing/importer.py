@@ -22,7 +22,7 @@ from meshwright.frameworks.importing.imported_file import (
 from meshwright.frameworks.importing.unknown_keys import MOST
 from meshwright.frameworks.megatron.importing.importer import DEVICES
 from meshwright.frameworks.megatron.importing.unread_options import unread_options
-from meshwright.frameworks.megatron_bridge.importing.adapters import adapter_facts, unread_adapter
+from meshwright.frameworks.megatron_bridge.importing.adapter_section import adapter_facts, unread_adapter
 from meshwright.frameworks.megatron_bridge.importing.option_conflicts import config_rules
 from meshwright.frameworks.megatron_bridge.importing.options_to_plan import Facts, config_facts
 from meshwright.frameworks.megatron_bridge.importing.override_text import (
