@@ -57,8 +57,7 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs of its options. ``adapter``: the keys
-    of adapters, if that is what is trained.
+    ``capacity``: of experts, as a plan says it. ``optimizer``: its name, or pairs. ``adapter``: pairs of keys.
     """
 
     model: str
@@ -156,9 +155,9 @@ class Proven:
         }
         optimizer = self.optimizer if isinstance(self.optimizer, str) else dict(self.optimizer)
         work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
-        work |= {"optimizer": optimizer}
-        if self.adapter:
-            work |= {"task": "lora", "adapter": dict(self.adapter)}
+        work |= {"optimizer": optimizer} | (
+            {"task": "lora", "adapter": dict(self.adapter)} if self.adapter else {}
+        )
         return {
             "plan": 1,
             "model": self.model,
@@ -347,7 +346,6 @@ LATE = (
 )
 """Compositions of that. Each limit is just below the norm of the first step: what the first stages have is below it."""
 
-
 OFFLOADED = Proven("llama", pp=4, offload="all", micro_batches=8, layers=5)
 """Activations of all layers on the host."""
 OFFLOADS = (
@@ -450,8 +448,7 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
 
 def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
     """``count`` drawn plans whose vocabulary is spread, on so many ranks in turn."""
-    draw = random.Random(seed)
-    chosen: list[Proven] = []
+    draw, chosen = random.Random(seed), list[Proven]()
     while len(chosen) < count:
         plan = _drawn(draw, ranks[len(chosen) % len(ranks)])
         kind = SCHEDULES[plan.schedule]
