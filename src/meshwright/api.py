@@ -365,18 +365,7 @@ def convert(checkpoint: str | Path, *, merge: bool = False, output: str | Path |
     """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
     from meshwright.verbs.convert import merged
 
-    problems = [
-        Problem(name, None, rule, hint)
-        for given, name, rule, hint in (
-            (merge, "merge", "what to convert to must be said", "--merge"),
-            (output, "output", "where to write must be said", "--output FOLDER"),
-        )
-        if not given
-    ]
-    if problems:
-        raise InputError(problems)
-    assert output is not None
-    return merged(checkpoint, output)
+    return merged(checkpoint, output, merge=merge)
 
 
 def schedule(name: str, asked: "ScheduleRequest") -> "Scheduled":

@@ -31,7 +31,7 @@ from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.runs.calibration import render_calibration
-from meshwright.present.runs.conversion import render_converted
+from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes

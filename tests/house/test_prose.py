@@ -37,6 +37,7 @@ SAME_NAME = {
     "communicator.py": "the real communicator and its emulation",
     "constraints.py": "a question's constraints, and the search's",
     "context_parallel.py": "a plan field and its legality",
+    "convert.py": "a verb and its command line",
     "describe.py": "one `describe` for each noun, the verb and its command line",
     "emulate.py": "a verb and what it calls",
     "exhaustive.py": "one search algorithm, several problems",

@@ -28,6 +28,6 @@ def convert(
         if as_json:
             print_json(data)
         else:
-            from meshwright.present.runs.conversion import render_converted
+            from meshwright.present.runs.converted_checkpoint import render_converted
 
             render_converted(data)

@@ -15,7 +15,7 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """What was written: the ``folder``, its number of ``tensors``, and how many of them have an adapter in them."""
+    """The result of a conversion: a ``folder`` with so many ``tensors``, ``merged`` of them with an adapter."""
 
     folder: str
     tensors: int
@@ -27,8 +27,21 @@ class Converted:
         return {"folder": self.folder, "tensors": self.tensors, "merged": self.merged, "step": self.step}
 
 
-def merged(checkpoint: str | Path, output: str | Path) -> Converted:
-    """Write the merged weights of a checkpoint of adapters as Hugging Face safetensors. Raises InputError."""
+def merged(checkpoint: str | Path, output: str | Path | None, *, merge: bool) -> Converted:
+    """Write the merged weights of a checkpoint of adapters as Hugging Face safetensors. Raises InputError.
+
+    It is also raised without ``merge``, which is the only conversion.
+    """
+    missing_options = [
+        Problem(name, None, rule, hint)
+        for given, name, rule, hint in (
+            (merge, "merge", "what to convert to must be said", "--merge"),
+            (output, "output", "where to write must be said", "--output FOLDER"),
+        )
+        if not given
+    ]
+    if missing_options or output is None:
+        raise InputError(missing_options)
     try:
         from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
         from meshwright.runtime.checkpoint.whole_parameters import whole_parameters

@@ -30,8 +30,7 @@ AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 DRAWN = ("pp", "dp_replicate", "dp_shard", "tp")
 EXPERT_AXES = ("ep", "etp")
 DEFAULT_ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
-CANDIDATES = 60
-MOST_TP = 4
+CANDIDATES, MOST_TP = 60, 4
 RECOMPUTED = (
     "none",
     "selective",
@@ -57,8 +56,7 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity`` and ``on_host``, in pairs: as a plan says it. ``optimizer``: its name, or pairs of its options.
-    ``adapter``: the keys of adapters, if that is what is trained.
+    ``capacity``, and ``on_host``, ``optimizer`` and ``adapter`` in pairs of keys: as a plan says them.
     """
 
     model: str
@@ -134,8 +132,8 @@ class Proven:
         cluster = in_nodes_of(load_cluster(plan.cluster), self.node)
         stack = replace(load_stack(OWN_STACK), deduplicates_exchange=self.once)
         legal = resolve_with(plan, model, cluster, stack)
-        model = legal.setting.model
-        return lower(legal.long, model, cluster, legal.setting.workload, stack), model
+        model, workload = legal.setting.model, legal.setting.workload
+        return lower(legal.long, model, cluster, workload, stack), model
 
     def trial(self):
         """What is tried of it."""
@@ -158,9 +156,8 @@ class Proven:
         optimizer = self.optimizer if isinstance(self.optimizer, str) else dict(self.optimizer)
         passes = {} if self.offload is None else {"activations": self.offload, "ahead": self.ahead}
         work = {"seq_len": self.seq_len, "global_batch": sequences, "documents": self.documents}
-        work |= {"optimizer": optimizer}
-        if self.adapter:
-            work |= {"task": "lora", "adapter": dict(self.adapter)}
+        adapters = {"task": "lora", "adapter": dict(self.adapter)} if self.adapter else {}
+        work |= {"optimizer": optimizer} | adapters
         return {
             "plan": 1,
             "model": self.model,
@@ -349,7 +346,6 @@ LATE = (
 )
 """Compositions of that. Each limit is just below the norm of the first step: what the first stages have is below it."""
 
-
 OFFLOADED = Proven("llama", pp=4, offload="all", micro_batches=8, layers=5)
 """Activations of all layers on the host."""
 OFFLOADS = (
@@ -452,8 +448,7 @@ def _drawn(draw: random.Random, ranks: int) -> Proven:
 
 def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
     """``count`` drawn plans whose vocabulary is spread, on so many ranks in turn."""
-    draw = random.Random(seed)
-    chosen: list[Proven] = []
+    draw, chosen = random.Random(seed), list[Proven]()
     while len(chosen) < count:
         plan = _drawn(draw, ranks[len(chosen) % len(ranks)])
         kind = SCHEDULES[plan.schedule]

@@ -35,6 +35,47 @@ class LowRankPair(NamedTuple):
 
 
 @dataclass(frozen=True)
+class AdaptedValues:
+    """The input and the result of an operator with adapters: one tensor each, or a pair in latent attention."""
+
+    op: LowRank
+    setting: Setting
+
+    def part(self, x: Value) -> torch.Tensor:
+        """Return the operator's input; of a pair of compressed rows its own, with what passes through it."""
+        return x[PARTS[self.op.adapted]] if self.in_pair else x
+
+    def inputs(self, x: torch.Tensor) -> torch.Tensor:
+        """Return an input without what passes through the operator."""
+        return x[..., : self.op.inputs] if self.in_pair else x
+
+    def spread(self, g: torch.Tensor) -> Value:
+        """Return the gradient of the operator's input as the input is."""
+        if not self.in_pair:
+            return g
+        latent = self.setting.architecture.latent
+        assert latent is not None
+        if PARTS[self.op.adapted] == 0:
+            return g, None
+        return None, torch.cat((g, g.new_zeros((*g.shape[:-1], latent.qk_rope_dim))), -1)
+
+    @staticmethod
+    def heads(y: Value) -> torch.Tensor:
+        """Return the operator's result without what passes through it."""
+        return y[0] if isinstance(y, tuple) else y
+
+    @property
+    def in_pair(self) -> bool:
+        """True if the operator's input is one of a pair that is exchanged together."""
+        return self.setting.architecture.latent is not None and self.op.adapted in PARTS
+
+    def sharing(self, visit: OperatorCall) -> Sequence[OperatorCall]:
+        """Return the calls of all adapters whose saved input belongs to one exchange."""
+        others = [name + SUFFIX for name in PARTS] if self.in_pair else []
+        return [visit.others[name] for name in others if name in visit.others] or [visit]
+
+
+@dataclass(frozen=True)
 class LowRankKernel:
     """The adapters of one linear operator; its input is (the operator's result, the operator's input)."""
 
@@ -52,8 +93,8 @@ class LowRankKernel:
         if inputs is None:  # recomputation that begins with the operator
             return self._added(y, visit.kept["input"], visit)
         if visit.keep.inputs:
-            visit.kept["input"] = self._part(inputs if visit.source is None else visit.source)
-        return self._added(y, self._part(inputs), visit)
+            visit.kept["input"] = self.values.part(inputs if visit.source is None else visit.source)
+        return self._added(y, self.values.part(inputs), visit)
 
     def again(self, visit: OperatorCall) -> Value:
         """Raise AssertionError: no recomputed segment begins here."""
@@ -61,11 +102,11 @@ class LowRankKernel:
 
     def restore(self, x: Value, visit: OperatorCall) -> None:
         """Save the recomputed input."""
-        visit.kept["input"] = self._part(x)
+        visit.kept["input"] = self.values.part(x)
 
     def input_gradient(self, g: Value, visit: OperatorCall) -> Value:
         """Return the gradients of the operator's result and of its input; save what W needs."""
-        of_result, kept = self._heads(g), visit.kept
+        of_result, kept = self.values.heads(g), visit.kept
         kept["output_gradient"] = of_result
         found: torch.Tensor | None = None
         for number, pair in enumerate(self.pairs):
@@ -75,7 +116,7 @@ class LowRankKernel:
             part = self._input_product(of_small, down, visit)
             found = part if found is None else found.add_(part)
         assert found is not None
-        return g, self._spread(found)
+        return g, self.values.spread(found)
 
     def weight_gradient(self, visit: OperatorCall) -> None:
         """Add the gradients of A and B."""
@@ -84,11 +125,11 @@ class LowRankKernel:
         for number, pair in enumerate(self.pairs):
             small, of_small = kept.pop(f"small {number}"), kept.pop(f"small_gradient {number}")
             self._add_product(pair.up, g[..., pair.columns], small * self.op.scale, visit)
-            self._add_product(pair.down, of_small, self._inputs(x), visit)
+            self._add_product(pair.down, of_small, self.values.inputs(x), visit)
 
     def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
         """Gather the saved input for W of all adapters that share it; return ``x`` unchanged."""
-        visits = self._sharing(visit)
+        visits = self.values.sharing(visit)
         distinct = {id(of.kept["input"]): of.kept["input"] for of in visits}
         joined = torch.cat(list(distinct.values()), -1) if len(distinct) > 1 else visit.kept["input"]
         tokens = joined.shape[1] * len(joined) * self.setting.tp
@@ -105,7 +146,7 @@ class LowRankKernel:
     # -- products -----------------------------------------------------------------------------------------------
 
     def _added(self, y: Value, x: torch.Tensor, visit: OperatorCall) -> Value:
-        result, x = self._heads(y), self._inputs(x)
+        result, x = self.values.heads(y), self.values.inputs(x)
         for number, pair in enumerate(self.pairs):
             small = self._product(x, visit.unit(pair.down).view(pair.down), visit)
             if visit.keep.inner:
@@ -124,39 +165,10 @@ class LowRankKernel:
         g, x = g.flatten(0, 1), x.flatten(0, 1)
         visit.unit(name).gradients.add_product((name,), g, x.to(g))
 
-    # -- the operator's input and result --------------------------------------------------------------------------
-
-    def _part(self, x: Value) -> torch.Tensor:
-        """Return the operator's input; of a pair of compressed rows its own, with what passes through it."""
-        return x[PARTS[self.op.adapted]] if self._in_pair else x
-
-    def _inputs(self, x: torch.Tensor) -> torch.Tensor:
-        """Return an input without what passes through the operator."""
-        return x[..., : self.op.inputs] if self._in_pair else x
-
-    def _spread(self, g: torch.Tensor) -> Value:
-        """Return the gradient of the operator's input as the input is."""
-        if not self._in_pair:
-            return g
-        latent = self.setting.architecture.latent
-        assert latent is not None
-        if PARTS[self.op.adapted] == 0:
-            return g, None
-        return None, torch.cat((g, g.new_zeros((*g.shape[:-1], latent.qk_rope_dim))), -1)
-
-    @staticmethod
-    def _heads(y: Value) -> torch.Tensor:
-        """Return the operator's result without what passes through it."""
-        return y[0] if isinstance(y, tuple) else y
-
-    @property
-    def _in_pair(self) -> bool:
-        return self.setting.architecture.latent is not None and self.op.adapted in PARTS
-
-    def _sharing(self, visit: OperatorCall) -> Sequence[OperatorCall]:
-        """Return the calls of all adapters whose saved input belongs to one exchange."""
-        others = [name + SUFFIX for name in PARTS] if self._in_pair else []
-        return [visit.others[name] for name in others if name in visit.others] or [visit]
+    @cached_property
+    def values(self) -> AdaptedValues:
+        """The input and the result of the operator."""
+        return AdaptedValues(self.op, self.setting)
 
     def _pair(self, matrix: AdaptedMatrix) -> LowRankPair:
         cut = self._cut if self.op.split == "column" else 1

@@ -20,7 +20,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import TOKEN_TABLE, named_buffers, runnable_numerics, stored_shapes
 from meshwright.model.numerics import Mixing, Numerics
-from meshwright.runtime.reference.adapters import with_products
+from meshwright.runtime.reference.adapter_products import with_products
 from meshwright.runtime.reference.elementwise import capped, linear, normed
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.reference.feedforward import dense, routed

@@ -73,8 +73,8 @@ class FrozenUnit:
         flat = torch.zeros(len(self.owned) * self.layout.parts, dtype=torch.uint8, device=self.device)
         for tensor in self.layout.tensors:
             whole = tensors[tensor.name]
-            if tensor.storage in QUANTISERS:
-                quantiser = QUANTISERS[tensor.storage]
+            quantiser = QUANTISERS.get(tensor.storage or HALF)
+            if quantiser is not None:
                 given = quantiser.cut(quantiser.pieces(whole.to(self.precision.compute)), tensor.cuts)
             else:
                 given = {VALUES: whole[places_of(tensor.cuts, tensor.whole_shape)]}
@@ -107,9 +107,10 @@ class FrozenUnit:
             raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
         pieces = {piece: place.of(self.whole) for piece, place in self._places[name].items()}
         tensor = self._tensors[name]
-        if tensor.storage not in QUANTISERS:
+        quantiser = QUANTISERS.get(tensor.storage or HALF)
+        if quantiser is None:
             return pieces[VALUES]
-        opened = QUANTISERS[tensor.storage].opened(pieces, first_row(tensor.cuts, len(tensor.shape)))
+        opened = quantiser.opened(pieces, first_row(tensor.cuts, len(tensor.shape)))
         return opened.to(self.precision.compute)
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:
@@ -130,10 +131,10 @@ class FrozenUnit:
     def _pieces(self) -> Iterator[tuple[str, str, torch.dtype, tuple[int, ...]]]:
         """Yield the pieces of every tensor: its name, the piece's, dtype and shape on this rank."""
         for tensor in self.layout.tensors:
-            if tensor.storage not in QUANTISERS:
+            quantiser = QUANTISERS.get(tensor.storage or HALF)
+            if quantiser is None:
                 yield tensor.name, VALUES, self.precision.compute, tensor.shape
                 continue
-            quantiser = QUANTISERS[tensor.storage]
             whole = quantiser.pieces(torch.empty(tensor.whole_shape, device="meta"))
             for piece, part in quantiser.cut(whole, tensor.cuts).items():
                 yield tensor.name, piece, part.dtype, tuple(part.shape)

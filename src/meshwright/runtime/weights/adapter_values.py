@@ -1,4 +1,4 @@
-"""Initial adapters, and a model's tensors with adapters beside those of its base.
+"""Initial values of adapters, and the tensors of a base and its adapters together.
 
 A is uniform over ±1/√inputs (He's rule with a = √5, as in ``peft``) and B is zero, so that training begins with the
 base. A tensor depends on the seed and its name only.

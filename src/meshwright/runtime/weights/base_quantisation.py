@@ -33,7 +33,7 @@ INT8_MOST, SCALE_MOST = 127, 255
 
 @dataclass(frozen=True)
 class Quantiser:
-    """How a type stores a matrix: ``pieces`` of a whole one, and the matrix of a rank's pieces.
+    """A quantised type: ``pieces`` of a whole matrix, and the matrix of a rank's pieces.
 
     ``runs`` are the numbers of rows and of inputs that one element of each piece stands for. ``opened`` takes the
     pieces and the place of their first row in its group.

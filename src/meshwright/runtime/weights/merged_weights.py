@@ -36,7 +36,7 @@ class MergedWeights(Mapping[str, Tensor]):
         if name not in self._storage:  # a buffer
             return tensor
         tensor, storage = tensor.to(self._dtype), self._storage[name]
-        if storage in QUANTISERS:
+        if storage is not None and storage in QUANTISERS:
             tensor = rounded(tensor, storage)
         if name in self._products:
             up, down, scale = self._products[name]
