@@ -98,7 +98,7 @@ def test_what_read_a_result_reads_it_with_its_adapters():
     assert by_name["attention"].reads == ("q_b.adapter", "kv_b.adapter")
     assert by_name["q_b.adapter"].reads == ("q_b", "enter_attention")
     assert by_name["q_b.adapter"].saves_input
-    assert not by_name["kv_b.adapter"].saves_input
+    assert by_name["kv_b.adapter"].saves_input, "each takes another part of the pair that enters"
 
 
 def test_a_product_that_takes_some_matrices_of_an_operator_knows_their_outputs():
