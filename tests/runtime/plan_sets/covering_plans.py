@@ -463,8 +463,8 @@ def spread_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:
 def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     """Every two of its choices."""
     knobs = "layers memory_limit unit in_flight recomputes"
-    later = f"{knobs} vocabulary step_validation clip offload ahead cp context documents adapter optimizer"
-    apart = (*EXPERT_AXES, *later.split(), "once", "node", "expert_order", "capacity")
+    later = f"{knobs} vocabulary step_validation clip offload ahead cp context documents on_host"
+    apart = (*EXPERT_AXES, *later.split(), "once", "node", "expert_order", "capacity", "adapter", "optimizer")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))
