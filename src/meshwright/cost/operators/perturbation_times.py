@@ -37,6 +37,6 @@ def update_seconds(held: Number, stack: Stack, forms: HardwareTimes, states: Hos
 
 
 def _moved_bytes(stack: Stack) -> int:
-    """Return the bytes moved for an element; a parameter beside a master copy is only written."""
+    """Return the bytes moved for an element: a parameter with a master copy is only written."""
     master = stack.optimizer_bytes
     return 2 * master + stack.parameter_bytes if master else 2 * stack.parameter_bytes
