@@ -27,7 +27,10 @@ def plan(tmp_path):
 
 @pytest.mark.parametrize("words", [["--check"], ["--check=parser"], ["--check=dry"]])
 def test_a_python_without_the_target_is_named(plan, words):
-    said = refused("export", *words, plan, "--to", "accelerate", "--python", sys.executable)
+    bare = plan.with_name("python")
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n', encoding="utf-8")
+    bare.chmod(0o755)
+    said = refused("export", *words, plan, "--to", "accelerate", "--python", bare)
     assert "has no accelerate" in said
 
 

@@ -66,7 +66,13 @@ def test_fewer_ranks_leave_combinations_uncovered_and_say_so(tmp_path):
     [
         ({"model": "FURTHER", "sharding": "zero3"}, "gather"),
         ({"workload": "{seq_len: 4096, global_batch: 64, task: lora}"}, "workload.task"),
-        ({"workload": "{seq_len: 4096, global_batch: 64, optimizer: sgd}"}, "workload.optimizer"),
+        (
+            {
+                "workload": "{seq_len: 4096, global_batch: 64, optimizer: muon}",
+                "offload": "{parameters: all}",
+            },
+            "offload.parameters",
+        ),
     ],
 )
 def test_what_the_runtime_does_not_run_is_refused_by_name(tmp_path, changes, field):

@@ -42,7 +42,7 @@ def test_what_is_whole_during_all_passes(sharding, gather, reduce, expected):
 def test_units_hold_what_is_whole_at_once():
     assert ZeroBufferRule("zero3", "per-unit", "per-unit").by_unit
     assert not ZeroBufferRule("zero3", "per-unit", "per-unit").gradients_are_whole
-    assert unit_buffer_bytes(1000, 300, STACK) == 2 * 1000 + 4 * 300
+    assert unit_buffer_bytes(2 * 1000, 300, STACK) == 2 * 1000 + 4 * 300
 
 
 def test_a_plan_fits_when_it_leaves_the_allocator_some_room():

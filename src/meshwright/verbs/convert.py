@@ -8,6 +8,7 @@ from typing import Any
 
 from meshwright.errors import InputError, Problem
 from meshwright.model.load import load_config
+from meshwright.model.named_tensors import adapter_shapes
 from meshwright.verbs.run.frozen_base import base_of_checkpoint, model_of_base
 
 CONFIG = "config.json"
@@ -47,6 +48,7 @@ def merged(checkpoint: str | Path, output: str | Path | None, *, merge: bool) ->
         from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
         from meshwright.runtime.precision import PRECISIONS
         from meshwright.runtime.training.train_rank import base_tensors
+        from meshwright.runtime.weights.adapter_values import BaseAndAdapters
         from meshwright.runtime.weights.merged_weights import MergedWeights
         from meshwright.runtime.weights.save import save
     except ImportError as missing:
@@ -60,9 +62,13 @@ def merged(checkpoint: str | Path, output: str | Path | None, *, merge: bool) ->
         raise InputError(Problem("checkpoint", str(path), rule, "run --export, for weights that are whole"))
     model = model_of_base(base)
     _check_model(manifest.model, model)
-    adapters = whole_parameters(path, manifest)
+    stored, names = whole_parameters(path, manifest), adapter_shapes(model).keys()
+    adapters, changed = ({n: stored[n] for n in of} for of in (names & stored.keys(), stored.keys() - names))
     weights = MergedWeights(
-        model, base_tensors(base, model), adapters, PRECISIONS[manifest.precision].compute
+        model,
+        BaseAndAdapters(base_tensors(base, model), changed),
+        adapters,
+        PRECISIONS[manifest.precision].compute,
     )
     save(target, model, weights)
     _write_config(target, base["model"])

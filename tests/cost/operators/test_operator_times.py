@@ -15,19 +15,23 @@ from meshwright.model.operators.operator_types import (
     Combine,
     EnterTensor,
     ExpertLinear,
+    ExpertLowRank,
     LeaveTensor,
     Linear,
     Operator,
 )
+from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.context_parallel import Context
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.stack.load import load_stack
+from meshwright.workload.adapter import Adapter
 from meshwright.workload.packed_documents import Documents
 
 WITHOUT_ARITHMETIC = {EnterTensor, LeaveTensor, Combine}
+ADAPTED = [with_adapters(graph, Adapter(rank=8)) for graph in MODELS.values()]
 OPERATORS = {
     (type(op).__name__, op.name): op
-    for graph in (MODELS | LINEAR_MODELS).values()
+    for graph in (*MODELS.values(), *LINEAR_MODELS.values(), *ADAPTED)
     for block in graph.blocks
     for op in block.operators
 }
@@ -71,7 +75,7 @@ def test_an_operator_takes_time_forward_and_backward_unless_it_only_marks_a_boun
 def test_no_operator_computes_faster_than_the_peak(op, stack):
     where = local(stack, tp=2, etp=2)
     flops = op.flops_per_token(attended_positions(op, SEQ_LEN, causal=True)) * SHAPE.tokens / 2
-    if isinstance(op, ExpertLinear):
+    if isinstance(op, ExpertLinear | ExpertLowRank):
         flops *= 2  # etp: every rank of the group has all the group's tokens
     at_peak = flops / where.forms.peak_16bit_flops
     assert operator_seconds(op, "F", where) >= at_peak
@@ -108,7 +112,7 @@ def test_tensor_parallelism_cuts_what_lies_between_its_boundaries(op):
 )
 def test_expert_parallelism_changes_who_holds_an_expert_and_not_how_many_rows_there_are(op):
     alone, spread = (operator_seconds(op, "F", local(ep=ep)) for ep in (1, 4))
-    if isinstance(op, ExpertLinear):
+    if isinstance(op, ExpertLinear | ExpertLowRank):
         assert spread > 0
         assert spread != alone
     else:

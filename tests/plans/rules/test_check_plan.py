@@ -299,7 +299,7 @@ CASES = [
         {"stack": replace(STACK, name="meshwright")},
         "workload.task",
         "can be predicted, not run yet",
-        "pretrain",
+        "adapter: {form: lora}",
     ),
     (
         long_plan(pipeline={"schedule": {"name": "1f1b", "memory_limit": 0.5}}),
@@ -372,6 +372,10 @@ def test_every_rule_names_field_equation_and_remedy(plan, about, field, rule, su
     assert any(f == field and rule in r and suggestion in s for f, r, s in found), found
 
 
+TESTED_APART = ("adapters", "forward_only", "states_in_chunks")
+"""Modules whose rules have their cases in test files of their own."""
+
+
 def test_every_rule_has_a_case():
     def cases():
         for plan, about, *_ in CASES:
@@ -383,9 +387,8 @@ def test_every_rule_has_a_case():
                 about.get("stack", STACK),
             )
 
-    silent = [
-        rule.__name__ for rule in (*RULES, *STACK_RULES) if not any(list(rule(case)) for case in cases())
-    ]
+    rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in TESTED_APART]
+    silent = [rule.__name__ for rule in rules if not any(list(rule(case)) for case in cases())]
     assert silent == []
 
 

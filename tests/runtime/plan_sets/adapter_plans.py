@@ -6,6 +6,8 @@ from covering_plans import Proven
 
 ADAPTER = (("rank", 4), ("alpha", 6.0))
 INT8, NF4 = ((*ADAPTER, ("base", base)) for base in ("int8", "nf4"))
+OWN = (("form", "hd-pissa"), ("rank", 2))
+"""Pairs of each data-parallel rank."""
 ATTENTION = (("rank", 3), ("targets", ("q", "v")))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from adapter_plans import ADAPTER, PLANS, QUICK, adapted, blocks
+from adapter_plans import ADAPTER, OWN, PLANS, QUICK, adapted, blocks
 from single_device_check import equal_to_one_device
 
 from meshwright.runtime.executor.rank import Job, rank_of
@@ -27,6 +27,9 @@ KEPT = {
     "tp": adapted(tp=2, sequence_parallel=True, schedule="zb-h1"),
     "zero3": adapted(dp_shard=2, sharding="zero3", gather="per-micro-batch", schedule="zb-h1"),
     "nf4": blocks(schedule="zb-h1"),
+    "pairs of each replica": adapted(
+        adapter=OWN, dp_shard=2, cp=2, sharding="zero3", gather="per-micro-batch", schedule="zb-h1"
+    ),
     "experts": adapted("mixtral", EIGHT, recompute=("moe",), schedule="zb-h1"),
     **{
         f"recompute {recompute}": adapted(recompute=recompute, schedule="zb-h1")

@@ -107,7 +107,7 @@ def test_early_stages_recompute_more_where_that_is_quicker_than_all_alike(mixed)
     assert mixed.report.step_time_s < 0.95 * alike.report.step_time_s
     for lighter in ("none", "selective"):
         with pytest.raises(InfeasibleError):
-            by_stage(f"recompute={lighter}")
+            by_stage(f"recompute={lighter}", "offload.optimizer=none", "offload.parameters=none")
     words = mixed.reasons[-2].value.split(" | ")
     assert len(words) == 8
     assert words == sorted(words)  # full before none and selective

@@ -20,7 +20,7 @@ def change_seconds(
     seconds: Number = 0.0
     for block in blocks:
         for op in block.operators:
-            if isinstance(op, LowRank) and any(p.of_each_replica for p in op.parameters):
+            if isinstance(op, LowRank) and op.of_each_replica:
                 inputs = op.inputs / (shape.tp if op.split == "row" else 1)
                 for matrix in op.matrices:
                     rows = matrix.outputs / (shape.tp if op.split == "column" else 1)

@@ -40,7 +40,8 @@ def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
     owned = program.held_elements(rank, "optimizer") - matrices
     seconds = optimizer_seconds(owned, stack, forms, matrices)
     for stage in program.stages_of(rank):
-        exchanged = prices.collectives(program.collectives.get((stage.index, "STEP"), ()))
+        items = () if stack.optimizer.kind.of_matrices else program.collectives.get((stage.index, "STEP"), ())
+        exchanged = prices.collectives(items)  # those of matrices are priced with their products
         blocks = [program.blocks[block] for block in stage.blocks]
         replicas, gathered = program.group_size(CHANGE_AXES), sharded_name(program) == "zero3"
         changed = change_seconds(blocks, replicas, gathered, program.shape, forms)

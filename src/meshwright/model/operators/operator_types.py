@@ -243,6 +243,15 @@ class LowRank(Operator):
         """Outputs of all its matrices together."""
         return sum(matrix.outputs for matrix in self.matrices)
 
+    @property
+    def of_each_replica(self) -> bool:
+        """True if every data-parallel rank trains pairs of its own."""
+        return any(parameter.of_each_replica for parameter in self.parameters)
+
+    def rank_dim(self, name: str) -> int:
+        """Return the dim of a parameter along which its rank lies: the rows of A, the columns of B."""
+        return -2 if any(name == matrix.down for matrix in self.matrices) else -1
+
     def flops_per_token(self, positions: float) -> float:
         """Return 2·rank·(inputs + outputs) of each matrix."""
         return 2.0 * self.rank * (len(self.matrices) * self.inputs + self.adapted_outputs)

@@ -67,6 +67,26 @@ def has_adapters(model: ModelGraph) -> bool:
     return any(not p.trained for block in model.blocks for op in block.operators for p in op.parameters)
 
 
+def with_stacked_pairs(model: ModelGraph, replicas: int) -> ModelGraph:
+    """Return a model with the pairs of all data-parallel ranks, where each has its own: one pair of all their ranks."""
+
+    def stacked(op: Operator) -> Operator:
+        if not isinstance(op, LowRank) or not op.of_each_replica:
+            return op
+        pairs = tuple(replace(p, shape=stacked_shape(op, p, replicas)) for p in op.parameters)
+        return replace(op, rank=op.rank * replicas, parameters=pairs)
+
+    blocks = (replace(block, operators=tuple(map(stacked, block.operators))) for block in model.blocks)
+    return replace(model, blocks=tuple(blocks)) if replicas > 1 else model
+
+
+def stacked_shape(op: LowRank, parameter: Parameter, replicas: int) -> tuple[int, ...]:
+    """Return the shape of the A or B of all data-parallel ranks together."""
+    shape = list(parameter.shape)
+    shape[op.rank_dim(parameter.name)] *= replicas
+    return tuple(shape)
+
+
 def _with_products(block: Block, adapter: Adapter, targets: tuple[str, ...], halves: bool) -> Block:
     of = sources(block.operators)
     operators: list[Operator] = []

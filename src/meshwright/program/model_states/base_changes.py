@@ -10,10 +10,22 @@ import numpy as np
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective
+from meshwright.program.program import Program
 
 CHANGE_AXES = ("dp_shard", "dp_replicate")
 CHANGE_BYTES = 4
 BEFORE_AND_AFTER = 2
+
+
+def replicas_of(program: Program) -> int:
+    """Return the number of data-parallel ranks, which may each train adapters of its own."""
+    return program.group_size(CHANGE_AXES)
+
+
+def change_gathers_of(program: Program, stage: int) -> tuple[Collective, ...]:
+    """Return the gathers of a stage's adapters in STEP, which may have exchanges of the optimizer too."""
+    items = program.collectives.get((stage, "STEP"), ())
+    return tuple(item for item in items if item.axes == CHANGE_AXES)
 
 
 def change_gather(elements: Elements, ranks: Number, what: str) -> tuple[Collective, ...]:

@@ -44,6 +44,8 @@ class StateMesh:
 DENSE_MESH = StateMesh("tp", DENSE_SHARD_AXES, DENSE_REPLICA_AXES)
 EXPERT_MESH = StateMesh("etp", EXPERT_SHARD_AXES, EXPERT_REPLICA_AXES)
 """That of the experts, besides ep, which cuts their number."""
+OWN_MESH = StateMesh("tp", (), ("cp",))
+"""That of parameters which every data-parallel rank trains for itself."""
 
 
 class Packed(NamedTuple):

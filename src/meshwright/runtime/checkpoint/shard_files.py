@@ -86,7 +86,7 @@ class Stretch:
 
 
 def stretches(rank: Rank) -> Iterator[Stretch]:
-    """Yield every parameter, moment and buffer stretch that a rank holds."""
+    """Yield every parameter, moment and buffer stretch that a rank holds, and those of the base that steps change."""
     optimizer = rank.interpreter.states.optimizer
     for unit in rank.plan.trained_units:
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
@@ -99,6 +99,9 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
             for key, _, scale in moments:
                 if scale is not None:
                     yield Stretch(f"{key}_scale", tensors[name], of.start, owner, (scale,))
+    for base, changed, of, here in rank.interpreter.states.changes.spans():
+        owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed)
+        yield Stretch(PARAMETER, changed, of.start, owner, (base.elements[here],))
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)

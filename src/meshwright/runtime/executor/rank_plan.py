@@ -17,10 +17,12 @@ from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.named_tensors import named_buffers
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
+from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
 from meshwright.program.activation_bytes import SavedTensors, saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
+from meshwright.program.model_states.base_changes import CHANGE_AXES, replicas_of
 from meshwright.program.model_states.hidden_matrices import owned_whole
-from meshwright.program.model_states.state_elements import EXPERT_MESH
+from meshwright.program.model_states.state_elements import EXPERT_MESH, OWN_MESH
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage, expert_order, sharded_name, table_is_apart
 from meshwright.runtime.comm.communicator import Communicator
@@ -37,7 +39,7 @@ from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices,
 from meshwright.runtime.state.offloaded_unit import Hosting, OffloadedUnit
 from meshwright.runtime.state.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, unit_layout
+from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, part_of_stack, unit_layout
 
 TABLE = f"embed.{EMBEDDING_TABLE}"
 AnyUnit = Unit | FrozenUnit
@@ -358,8 +360,12 @@ def _layouts(
     frozen = [[t for t in of.values() if not t.trained] for of in (dense, experts)]
     trains = [[t for t in of.values() if t.trained] for of in (dense, experts)]
     cut = any(frozen) and sharded_name(program) == "zero3"
+    if any(t.of_each_replica for t in trains[0]):
+        dense_layout = unit_layout(trains[0], (), 1, OWN_MESH)
+    else:
+        dense_layout = _owned(unit_layout(trains[0], shared, parts), places, program)
     return (
-        _owned(unit_layout(trains[0], shared, parts), places, program),
+        dense_layout,
         _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program),
         unit_layout(frozen[0], (), parts if cut else 1),
         unit_layout(frozen[1], (), expert_parts if cut else 1, EXPERT_MESH),
@@ -386,15 +392,18 @@ def tensors_of(
     A tied head's table has the embedding's name.
     """
     here = {axis: communicator.place_in((axis,)) for axis in ("tp", "ep", "etp")}
+    replica, replicas = communicator.place_in(CHANGE_AXES), replicas_of(program)
+
+    def local(p: Parameter, op: Operator) -> Tensor:
+        name = TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}"
+        places = here | {"pp": communicator.pipeline_rank}
+        tensor = local_tensor(name, p, op, program.shape, places, expert_order(program, place.layer))
+        if p.of_each_replica and isinstance(op, LowRank):
+            return part_of_stack(tensor, p, op, replica, replicas)
+        return tensor
+
     return [
-        local_tensor(
-            TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}",
-            p,
-            op,
-            program.shape,
-            here | {"pp": communicator.pipeline_rank},
-            expert_order(program, place.layer),
-        )
+        local(p, op)
         for op in program.blocks[place.block].operators
         if (op.place == "expert") == experts
         for p in sorted(op.parameters, key=lambda p: -len(p.shape))  # keeps an operator's matrices adjacent

@@ -44,7 +44,7 @@ from meshwright.runtime.kernels.linear_attention.linear_attention import (
     GatedNormKernel,
     LinearAttentionKernel,
 )
-from meshwright.runtime.kernels.low_rank import ExpertLowRankKernel, LowRankKernel
+from meshwright.runtime.kernels.low_rank import ExpertLowRankKernel, LowRankKernel, ReplicaPairKernel
 from meshwright.runtime.kernels.moe.dispatch_combine import CombineKernel, DispatchKernel
 from meshwright.runtime.kernels.moe.expert_linear import ExpertLinearKernel
 from meshwright.runtime.kernels.moe.router import ROUTER, RouterKernel
@@ -99,6 +99,8 @@ def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
         return LATENT[op.name](op, setting)
     if isinstance(op, Loss) and setting.shape.vocabulary > 1:
         return ShareOfLossKernel(op, setting)
+    if isinstance(op, LowRank) and op.of_each_replica:
+        return ReplicaPairKernel(op, setting)
     if isinstance(op, Embedding) and op.place == "sequence":
         return PositionsKernel(op, setting)
     return KERNELS[type(op)](op, setting)

@@ -182,6 +182,28 @@ class LowRankKernel:
 
 
 @dataclass(frozen=True)
+class ReplicaPairKernel(LowRankKernel):
+    """The pairs of one data-parallel rank, which lie in the base already: they have gradients and change no result."""
+
+    def input_gradient(self, g: Value, visit: OperatorCall) -> Value:
+        """Return the gradient of the operator's result, and none of its input; save what W needs."""
+        of_result, kept = self.values.heads(g), visit.kept
+        kept["output_gradient"] = of_result
+        for number, pair in enumerate(self.pairs):
+            up = visit.unit(pair.up).view(pair.up)
+            of_small = self._input_product(of_result[..., pair.columns], up, visit)
+            kept[f"small_gradient {number}"] = of_small
+        return g, None
+
+    def _added(self, y: Value, x: torch.Tensor, visit: OperatorCall) -> Value:
+        if visit.keep.inner:
+            for number, pair in enumerate(self.pairs):
+                down = visit.unit(pair.down).view(pair.down)
+                visit.kept[f"small {number}"] = self._product(self.values.inputs(x), down, visit)
+        return y
+
+
+@dataclass(frozen=True)
 class ExpertLowRankKernel(LowRankKernel):
     """The adapters of every expert of this rank; rows are sorted by expert."""
 

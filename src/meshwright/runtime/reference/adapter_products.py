@@ -1,4 +1,8 @@
-"""Add each adapter's product to its matrix: W + alpha/rank · B·A (Hu et al., arXiv 2106.09685), experts stacked."""
+"""Add each adapter's product to its matrix: W + alpha/rank · B·A (Hu et al., arXiv 2106.09685), experts stacked.
+
+Pairs of each data-parallel rank (arXiv 2505.18777) lie in W already. They get gradients as if W were R + B·A with
+R = W − B·A frozen, and change no result.
+"""
 
 from collections.abc import Mapping
 
@@ -14,5 +18,6 @@ def with_products(model: ModelGraph, tensors: Mapping[str, Tensor]) -> Mapping[s
     for unit, adapter, matrix in adapted_matrices(model):
         down, up = tensors[f"{unit}.{matrix.down}"], tensors[f"{unit}.{matrix.up}"]
         name = f"{unit}.{matrix.name}.weight"
-        changed[name] = tensors[name] + adapter.scale * (up @ down)
+        product = adapter.scale * (up @ down)
+        changed[name] = tensors[name] + (product - product.detach() if adapter.of_each_replica else product)
     return {**tensors, **changed} if changed else tensors

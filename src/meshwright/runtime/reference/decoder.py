@@ -41,13 +41,15 @@ def reference_loss(
     micro_batch: int | None = None,
     begins_BL: Tensor | None = None,
     bounded: Bounded | None = None,
+    share: float = 1.0,
 ) -> Tensor:
     """Return the cross-entropy over all labels but ``NO_LABEL``, divided by ``divisor``, the global count of labels.
 
     Adds the weighted multi-token-prediction losses, and load-balancing losses averaged over these sequences, or over
     micro-batches of ``micro_batch`` consecutive ones (None: one micro-batch); a model with balancing losses needs the
     whole batch. ``begins_BL``: the position at which each token's document begins; None: each sequence is one
-    document. ``bounded``: experts have a capacity.
+    document. ``bounded``: experts have a capacity. ``share``: the part of the batch that these sequences are, by
+    which balancing losses count.
     """
     (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL, bounded)
     arch = model.architecture
@@ -58,7 +60,7 @@ def reference_loss(
     routing = arch.numerics.routing
     if routing is not None and routing.balance is not None:
         for choice in choices:
-            loss = loss + imbalance(routing.balance, choice, micro_batch or len(tokens_BL))
+            loss = loss + share * imbalance(routing.balance, choice, micro_batch or len(tokens_BL))
     return loss
 
 

@@ -60,7 +60,13 @@ class FrozenUnit:
             self._places[name][piece] = StoredPlace(at, stop, dtype, shape)
             at = stop
         self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
-        self.owned = torch.zeros(-(-at // self.layout.parts), dtype=torch.uint8, device=self.device)
+        widest = max(place.dtype.itemsize for pieces in self._places.values() for place in pieces.values())
+        size = (
+            ceil(at / self.layout.parts / widest) * widest
+            if at % widest == 0
+            else ceil(at / self.layout.parts)
+        )
+        self.owned = torch.zeros(size, dtype=torch.uint8, device=self.device)
         self._rows: torch.Tensor | None = None
 
     @property
@@ -123,6 +129,21 @@ class FrozenUnit:
         assert all(before.stop == place.start for before, place in pairwise(places)), names
         whole = self.whole[places[0].start : places[-1].stop]
         return whole.view(places[0].dtype).view(-1, places[0].shape[-1])
+
+    @property
+    def elements(self) -> torch.Tensor:
+        """The rank's elements, of a base without quantised matrices."""
+        return self.owned.view(self.precision.compute)
+
+    def spans(self) -> Iterator[tuple[Tensor, slice, slice]]:
+        """Yield the parts of parameters among this rank's ``elements``: (tensor, slice of it flat, slice of them)."""
+        size, first = len(self.elements), self.part * len(self.elements)
+        for tensor in self.layout.tensors:
+            place = self._places[tensor.name][VALUES]
+            start = place.start // place.dtype.itemsize
+            low, high = max(start, first), min(start + tensor.elements, first + size)
+            if low < high:
+                yield tensor, slice(low - start, high - start), slice(low - first, high - first)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the local shape of a parameter."""

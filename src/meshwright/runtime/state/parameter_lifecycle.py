@@ -13,6 +13,7 @@ from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gather
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
+from meshwright.runtime.state.base_update import BaseChanges
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
@@ -41,9 +42,11 @@ class StepStates:
     lr_factor: float = 1.0
     gathering: dict[int, list[PendingExchange]] = field(default_factory=dict)
     reductions: GradientReductions = field(init=False)
+    changes: BaseChanges = field(init=False)
 
     def __post_init__(self) -> None:
         self.reductions = GradientReductions(self.plan)
+        self.changes = BaseChanges(self.plan)
         overlap = self.plan.program.steps_overlap
         self.speculation = PostValidation(self.plan, self.optimizer) if overlap else None
         self.renew()
@@ -112,7 +115,9 @@ class StepStates:
         else:
             result = StepResult.of(self.sums)
             self._known(result)
+            before = self.changes.adapters()
             self.optimizer.update(result.norm, self.lr_factor)
+            self.changes.add(before)
         self._move_corrections()
         self._refresh()
 

@@ -12,13 +12,14 @@ and a piece of all else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from meshwright.model.operators.operator_types import Operator, Parameter
+from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
+from meshwright.model.transforms.lora_adapters import stacked_shape
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.pass_items import Collective
@@ -64,7 +65,8 @@ class Tensor:
     """A parameter as one rank holds it: its full name, its local shape, and what decides its place.
 
     ``cuts`` are its part of the whole tensor, none if it is whole; ``widths_cut``: tp, or etp for experts, cuts one of
-    its dims. ``storage`` is the type of a frozen one; None: as it is computed with.
+    its dims. ``storage`` is the type of a frozen one; None: as it is computed with. ``of_each_replica``: the whole
+    tensor is that of all data-parallel ranks, stacked along the rank of adapters, and each holds its own part.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Tensor:
     partial: bool
     trained: bool
     storage: str | None = None
+    of_each_replica: bool = False
 
     @property
     def elements(self) -> int:
@@ -115,6 +118,14 @@ def local_tensor(
         trained=parameter.trained,
         storage=parameter.storage,
     )
+
+
+def part_of_stack(tensor: Tensor, parameter: Parameter, op: LowRank, replica: int, replicas: int) -> Tensor:
+    """Return the A or B of a data-parallel rank as its part of those of all ranks, stacked along their rank."""
+    dim = len(parameter.shape) + op.rank_dim(parameter.name)
+    own = Cut(dim, replica * op.rank, (replica + 1) * op.rank)
+    whole = stacked_shape(op, parameter, replicas)
+    return replace(tensor, whole_shape=whole, cuts=(own, *tensor.cuts), of_each_replica=True)
 
 
 def _cut_dims(

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from meshwright import __version__
 from meshwright.model.graph import ModelGraph
-from meshwright.model.named_tensors import named_parameters
+from meshwright.model.named_tensors import adapted_matrices, adapter_shapes, named_parameters
+from meshwright.model.transforms.lora_adapters import with_stacked_pairs
+from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.rank import rank_of
@@ -34,6 +36,7 @@ from meshwright.runtime.training.stop_signals import stopping
 from meshwright.runtime.weights.adapter_values import BaseAndAdapters, InitialAdapters
 from meshwright.runtime.weights.load import load
 from meshwright.runtime.weights.peft_files import is_adapter_folder, load_adapters
+from meshwright.runtime.weights.principal_pairs import PrincipalPairs
 from meshwright.runtime.weights.random_tensors import RandomTensors
 
 
@@ -51,7 +54,9 @@ def train(
     ``early`` are signals received before the start.
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
-    initial = Blank(job.model) if chosen and training.base is None else _tensors(training)
+    initial = (
+        Blank(job.model) if chosen and training.base is None else _tensors(training, resumed=bool(chosen))
+    )
     announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
         stopping(store, job.program, announce=announce, early=early) as heard,
@@ -80,15 +85,20 @@ def train(
         return replace(outcome, export=training.export)
 
 
-def _tensors(training: Training) -> Mapping[str, torch.Tensor]:
-    """Return the initial parameters of a run."""
+def _tensors(training: Training, *, resumed: bool) -> Mapping[str, torch.Tensor]:
+    """Return the initial parameters of a run; zeros for decomposed ones that a checkpoint overwrites."""
     model, seed = training.job.model, training.options.seed
     if training.base is None:
         return RandomTensors(model, seed) if training.initial is None else Stored(training.initial, model)
+    base = base_tensors(training.base, model)
+    if any(op.of_each_replica for _, op, _ in adapted_matrices(model)):
+        stacked = with_stacked_pairs(model, replicas_of(training.job.program))
+        blank = {name: torch.zeros(()).expand(shape) for name, shape in adapter_shapes(stacked).items()}
+        return BaseAndAdapters(base, blank if resumed else PrincipalPairs(base, stacked))
     adapters: Mapping[str, torch.Tensor] = InitialAdapters(model, seed)
     if training.initial is not None and is_adapter_folder(training.initial):
         adapters = load_adapters(training.initial, model)
-    return BaseAndAdapters(base_tensors(training.base, model), adapters)
+    return BaseAndAdapters(base, adapters)
 
 
 def base_tensors(base: Mapping[str, object], model: ModelGraph) -> Mapping[str, torch.Tensor]:

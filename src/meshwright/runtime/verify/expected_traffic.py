@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from meshwright.program.lowering.optimizer_post_validation import before_validation
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
+from meshwright.program.model_states.base_changes import change_gathers_of
 from meshwright.program.model_states.hidden_matrices import FIRST
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
@@ -74,6 +75,7 @@ def parts_of(program: Program, rank: int) -> tuple[int, int]:
 def optimizer_exchanges(program: Program, pipeline_rank: int, parts: tuple[int, int]) -> Iterator[Collective]:
     """Yield the exchanges of a rank's optimizer step; the Program's are those of the first parts."""
     for stage in program.stages_of(pipeline_rank):
+        yield from change_gathers_of(program, stage.index)
         units = matrix_units([program.blocks[block] for block in stage.blocks], program.mode)
         items = step_exchanges(units, sharded_name(program), program.shape, program.stack, parts)
         yield from (item for item in items if program.group_size(item.axes) > 1)

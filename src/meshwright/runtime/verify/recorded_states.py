@@ -1,7 +1,7 @@
 """Record what a rank adds to gradients, and its states, while it runs with states in a plan's own types."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -110,6 +110,8 @@ def _parameters(rank: Rank) -> Iterator[Piece]:
     gather, wide = rank.plan.precision.gather, torch.float64
     for unit in rank.plan.trained_units:
         yield from pieces_of(unit, unit.owned.to(gather).to(wide).cpu())
+    for piece in rank.interpreter.states.changes.pieces():
+        yield replace(piece, values=piece.values.to(wide).cpu())
     for name, buffer in rank.plan.buffers.items():
         size = tuple(buffer.shape)
         yield Piece(name, size, size, (), 0, buffer.to(wide).cpu().clone())

@@ -1,7 +1,7 @@
 """Compute the same steps in one process in plain PyTorch: autograd, ``clip_grad_norm_``, the plan's optimizer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -9,6 +9,8 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 
 from meshwright.model.named_tensors import named_parameters
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
+from meshwright.runtime.reference.expert_capacity import Bounded
+from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
@@ -69,7 +71,7 @@ def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
 
 
 def _gradient_steps(trial: VerifyCase) -> Steps:
-    tensors, options = _stored(trial, trial.tensors()), trial.options
+    tensors, options = stored_tensors(trial, trial.tensors()), trial.options
     trained = _trained(trial, tensors)
     optimizer = ReferenceOptimizer(trial.program, options, trained)
     losses, norms, gradients, chosen = [], [], [], []
@@ -83,14 +85,16 @@ def _gradient_steps(trial: VerifyCase) -> Steps:
         losses.append(loss.item())
         chosen.append(_chosen(trial, tensors, batch))
         corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
+        products = own_products(trial.model, tensors)
         optimizer.step()
         tensors |= corrections
-    frozen = named_parameters(trial.model).keys() - trained.keys()
+        tensors |= changed_base(trial.model, tensors, products)
+    frozen = named_parameters(trial.model).keys() - trained.keys() - own_products(trial.model, tensors).keys()
     parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
     return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
 
 
-def _stored(trial: VerifyCase, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def stored_tensors(trial: VerifyCase, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the tensors with quantised matrices as they are after they were stored."""
     named = named_parameters(trial.model)
     types = {name: p.storage for name, p in named.items() if p.storage in QUANTISERS}
@@ -104,9 +108,38 @@ def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
+    parts = replica_parts(trial.program, trial.model, tensors)
+    if not parts:
+        return _loss_of(trial, tensors, batch, batch.counted, trial.bounded)
+    losses = []
+    for own, rows in parts:
+        begins = None if batch.begins is None else batch.begins[rows]
+        part = Batch(batch.tokens[rows], batch.labels[rows], begins)
+        bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[rows])
+        losses.append(_loss_of(trial, own, part, batch.counted, bounded, share=1 / len(parts)))
+    return torch.stack(losses).sum()
+
+
+def _loss_of(
+    trial: VerifyCase,
+    tensors: Tensors,
+    batch: Batch,
+    counted: int,
+    bounded: Bounded | None,
+    share: float = 1.0,
+) -> torch.Tensor:
+    """Return the loss of sequences that are a ``share`` of a batch of so many ``counted`` labels."""
     together = int(trial.program.shape.micro_batch)
     return reference_loss(
-        trial.model, tensors, batch.tokens, batch.labels, batch.counted, together, batch.begins, trial.bounded
+        trial.model,
+        tensors,
+        batch.tokens,
+        batch.labels,
+        counted,
+        together,
+        batch.begins,
+        bounded,
+        share,
     )
 
 

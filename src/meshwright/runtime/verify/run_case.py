@@ -5,7 +5,7 @@ can fork again.
 """
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
@@ -116,12 +116,15 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     finish_validation(rank.interpreter)
     buffers = rank.plan.buffers.items()
     whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]
-    record.parameters = _pieces(units, lambda unit: unit.owned) + whole
+    record.parameters = _pieces(units, lambda unit: unit.owned) + whole + _on_cpu(states.changes.pieces())
     return record
 
 
 def _pieces(units: Sequence[Unit], buffer: Callable[[Unit], torch.Tensor]) -> list[Piece]:
-    pieces = (piece for unit in units for piece in pieces_of(unit, buffer(unit)))
+    return _on_cpu(piece for unit in units for piece in pieces_of(unit, buffer(unit)))
+
+
+def _on_cpu(pieces: Iterable[Piece]) -> list[Piece]:
     return [replace(piece, values=piece.values.cpu()) for piece in pieces]
 
 

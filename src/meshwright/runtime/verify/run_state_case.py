@@ -17,7 +17,7 @@ from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.precision import ROUNDED, precision_of
 from meshwright.runtime.verify.case_result import Outcome, StateOutcome
 from meshwright.runtime.verify.recorded_states import StateRecord, record_states
-from meshwright.runtime.verify.reference_steps import reference_gradients
+from meshwright.runtime.verify.reference_steps import reference_gradients, stored_tensors
 from meshwright.runtime.verify.run_case import LIMIT_S, WAIT_S, gathered, run_case_with_clipping
 from meshwright.runtime.verify.state_reference import StateReference
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
@@ -64,12 +64,13 @@ def _judged(trial: VerifyCase, everyone: list[StateRecord]) -> StateOutcome:
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     reference = StateReference(trial.program, everyone, precision, trial.options, shapes)
     reference.load(tensors)
+    stored = stored_tensors(trial, tensors)  # frozen ones stay as they are
     losses, gradients = [], []
     for step, batch in enumerate(trial.batches()):
         seen, _ = joined(piece for record in everyone for piece in record.parameters[step])
         if not seen:
             return StateOutcome(failure=f"step {step + 1} begins with parameters that are not finite")
-        loss, expected = reference_gradients(trial, seen, batch)
+        loss, expected = reference_gradients(trial, {**stored, **seen}, batch)
         losses += [number_error(record.results[step].loss, loss, "loss") for record in everyone]
         added = reference.whole(reference.gradients(step, wide=True))
         gradients.append(tensor_error(added, expected))

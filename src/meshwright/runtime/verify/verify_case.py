@@ -14,6 +14,8 @@ import torch
 
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import named_parameters
+from meshwright.model.transforms.lora_adapters import with_stacked_pairs
+from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
@@ -61,7 +63,8 @@ class VerifyCase:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the initial parameters: smaller ones where blocks of a quantised base make matrices wide."""
         quantised = any(p.storage in QUANTISED for p in named_parameters(self.model).values())
-        return random_tensors(self.model, SEED, torch.float64, WIDE_DEVIATION if quantised else DEVIATION)
+        model = with_stacked_pairs(self.model, replicas_of(self.program))
+        return random_tensors(model, SEED, torch.float64, WIDE_DEVIATION if quantised else DEVIATION)
 
     def batches(self) -> list[Batch]:
         """Return one batch for each step."""

@@ -29,6 +29,7 @@ class MergedWeights(Mapping[str, Tensor]):
         self._products = {
             f"{unit}.{matrix.name}.weight": (f"{unit}.{matrix.up}", f"{unit}.{matrix.down}", adapter.scale)
             for unit, adapter, matrix in adapted_matrices(model)
+            if not adapter.of_each_replica  # those lie in the base already
         }
 
     def __getitem__(self, name: str) -> Tensor:

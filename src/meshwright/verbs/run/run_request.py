@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Problem, attempted, nearest
-from meshwright.model.named_tensors import adapter_shapes, named_parameters
+from meshwright.model.named_tensors import adapted_matrices, adapter_shapes, named_parameters
 from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.runtime.training.optimizer_values import with_plan_values
 from meshwright.runtime.training.options import TrainingOptions
@@ -21,6 +21,7 @@ from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.predict.predict_plan import doubts, expected_time
 from meshwright.verbs.run.frozen_base import base_folder
 from meshwright.verbs.run.memory_check import HostDevices, check_memory
+from meshwright.workload.adapter import HD_PISSA
 
 if TYPE_CHECKING:
     from meshwright.runtime.launch.launcher_environment import Place
@@ -155,7 +156,9 @@ def _check_weights(request: RunRequest, resolved: Resolved) -> None:
     from meshwright.runtime.weights.peft_files import check_names, is_adapter_folder, load_adapters
 
     model, adapters = resolved.setting.model, adapter_shapes(resolved.setting.model)
-    if adapters and request.export is not None:
+    if any(op.of_each_replica for _, op, _ in adapted_matrices(model)):
+        _refuse_adapter_files(request)
+    elif adapters and request.export is not None:
         check_names(model)
     if request.initial is None:
         return
@@ -167,6 +170,21 @@ def _check_weights(request: RunRequest, resolved: Resolved) -> None:
     nothing = (slice(0, 0),)
     names = named_parameters(model).keys() - adapters.keys()
     load(base_folder(request.initial) or "", model, dict.fromkeys(sorted(names), nothing))
+
+
+def _refuse_adapter_files(request: RunRequest) -> None:
+    """Raise InputError where adapters that change the base should be read or written as those of one model."""
+    from meshwright.runtime.weights.peft_files import is_adapter_folder
+
+    problems = []
+    if request.export is not None:
+        rule = f"{HD_PISSA} changes the base, which files of adapters do not hold"
+        problems.append(Problem("export", request.export, rule, "meshwright convert CHECKPOINT --merge"))
+    if request.initial is not None and is_adapter_folder(request.initial):
+        rule = f"holds adapters, and {HD_PISSA} begins with those of the base itself"
+        problems.append(Problem("init", request.initial, rule, "a folder of weights"))
+    if problems:
+        raise InputError(problems)
 
 
 def _folder_problems(request: RunRequest) -> list[Problem]:

@@ -91,7 +91,7 @@ CASES = [
         long_plan(offload={"parameters": "all"}, workload={"optimizer": "muon"}),
         LLAMA,
         "offload.parameters",
-        "with muon",
+        "that muon steps as matrices",
     ),
     (MUON_AFTER, LLAMA, "pipeline.schedule.step_validation", "muon may exchange matrices"),
     (

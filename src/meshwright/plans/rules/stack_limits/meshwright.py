@@ -17,7 +17,6 @@ from meshwright.plans.rules.stack_limits.plan_values import PlanValues, values_o
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import usual_types
-from meshwright.workload.adapter import LORA
 
 PRECISIONS = ("bf16",)
 
@@ -96,14 +95,9 @@ def _dropout(plan: PlanValues) -> Iterator[Problem]:
 @limit("trains adapters of a written form")
 def _adapters(plan: PlanValues) -> Iterator[Problem]:
     task, adapter = plan.workload.task, plan.workload.adapter
-    if task != "lora":
-        return
-    if adapter is None:
+    if task == "lora" and adapter is None:
         rule = f"without a form of adapters {NOT_RUN}"
         yield Problem("workload.task", task, rule, "adapter: {form: lora}")
-        return
-    if adapter.form != LORA:
-        yield Problem("workload.adapter.form", adapter.form, NOT_RUN, f"form: {LORA}")
 
 
 @limit("repeats no exchanges of matrices", "schedule")
@@ -184,8 +178,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.task",
-        runs="`pretrain` `sft` `lora` with `adapter: {form: lora}`",
-        refused="`lora` without `adapter`; `form: hd-pissa`",
+        runs="`pretrain` `sft` `lora` with an `adapter`",
+        refused="`lora` without `adapter`",
         limit=_adapters,
     ),
     RuntimeLimit(
