@@ -380,12 +380,9 @@ def test_every_rule_has_a_case():
     def cases():
         for plan, about, *_ in CASES:
             where = about.get("devices", 64)
-            yield RuleInput(
-                plan,
-                graph(about.get("architecture", DENSE)),
-                where if isinstance(where, Cluster) else cluster(where),
-                about.get("stack", STACK),
-            )
+            where = where if isinstance(where, Cluster) else cluster(where)
+            model = graph(about.get("architecture", DENSE))
+            yield RuleInput(plan, model, where, about.get("stack", STACK))
 
     rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in TESTED_APART]
     silent = [rule.__name__ for rule in rules if not any(list(rule(case)) for case in cases())]
