@@ -88,6 +88,13 @@ def test_an_illegal_plan_has_problems_and_no_figures():
     assert found.to_json()["step_time_s"] is None
 
 
+def test_all_problems_of_an_adapter_come_at_once():
+    adapter = "{rank: 0, alpha: -1, targets: [qq], base: nf5}"
+    found = checked(PLAN.replace("{seq_len", f"{{task: lora, adapter: {adapter}, seq_len"))
+    fields = {problem.field for problem in found.problems}
+    assert {f"workload.adapter.{name}" for name in ("rank", "alpha", "targets", "base")} <= fields
+
+
 def test_the_model_is_found_by_its_sizes():
     sizes = "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --ffn-hidden-size 28672"
     on = "h100-sxm-80gb x 64"

@@ -1,4 +1,4 @@
-"""The matrices of a model that a target of adapters means.
+"""Translate target names of adapters to the matrices of a model.
 
 Matrices are named as in the model's parameters, without ``.weight``. A target is one of the seven usual names, or a
 name of the one matrix where a model has matrices of another kind; others' names stand for ours. A model's default

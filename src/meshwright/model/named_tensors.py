@@ -31,7 +31,7 @@ def named_parameters(model: ModelGraph) -> dict[str, Parameter]:
     """
     if any(op.name.endswith(".adapter_in") for block in model.blocks for op in block.operators):
         rule = "adapters of no written form can be planned, not run"
-        raise UnsupportedError(Problem("workload.task", model.name, rule, "write workload.adapter"))
+        raise UnsupportedError(Problem("workload.task", "lora", rule, "write workload.adapter"))
     return {
         f"{unit}.{parameter.name}": parameter
         for unit, block in units(model)

@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants import constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
-from meshwright.errors import InfeasibleError, InputError, PlanError, Problem
+from meshwright.errors import InfeasibleError, InputError, Problem
 from meshwright.frameworks.import_formats import is_plan
 from meshwright.frameworks.importing.imported_file import ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.launcher_file import launcher_beside
+from meshwright.model.graph import ModelGraph
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand, shorten_ignoring_layers
@@ -34,6 +36,7 @@ from meshwright.plans.setting import Setting
 from meshwright.plans.tried_suggestions import Judge, no_problems
 from meshwright.result import Report
 from meshwright.search.nearby.smallest_fix import SmallestFix, mend
+from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
@@ -135,10 +138,20 @@ def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
         raise InputError(nouns.problems)
     try:
         spec = workload_of(_long(plan, nouns.model.architecture))
-    except PlanError as error:
-        return Checked(problems=error.problems, plan=plan)
+    except InputError:
+        return Checked(problems=_problems(plan, nouns.model, nouns.cluster, nouns.stack), plan=plan)
     setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
     return _checked(plan, setting, [], None)
+
+
+def _problems(
+    plan: ShortPlan | LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack
+) -> tuple[Problem, ...]:
+    """Return all problems of a plan whose workload is wrong, those with model and layout too."""
+    try:
+        return resolve_with(plan, model, cluster, stack, stack_binds=True).warnings
+    except InputError as error:
+        return error.problems
 
 
 def _long(plan: ShortPlan | LongPlan, arch: Any) -> LongPlan:

@@ -372,7 +372,7 @@ def test_every_rule_names_field_equation_and_remedy(plan, about, field, rule, su
     assert any(f == field and rule in r and suggestion in s for f, r, s in found), found
 
 
-TESTED_APART = ("adapters", "forward_only", "states_in_chunks")
+WITH_OWN_TEST_FILES = ("adapters", "forward_only", "states_in_chunks")
 """Modules whose rules have their cases in test files of their own."""
 
 
@@ -384,7 +384,7 @@ def test_every_rule_has_a_case():
             model = graph(about.get("architecture", DENSE))
             yield RuleInput(plan, model, where, about.get("stack", STACK))
 
-    rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in TESTED_APART]
+    rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in WITH_OWN_TEST_FILES]
     silent = [rule.__name__ for rule in rules if not any(list(rule(case)) for case in cases())]
     assert silent == []
 

@@ -13,7 +13,7 @@ from single_device_check import equal_to_one_device
 
 from meshwright.model.transforms.lora_adapters import with_stacked_pairs
 from meshwright.program.model_states.base_changes import replicas_of
-from meshwright.runtime.state.base_update import BaseChanges
+from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.verify.reference_base_changes import own_products
 from meshwright.runtime.verify.reference_steps import reference_steps
 from meshwright.runtime.verify.run_case import run_case

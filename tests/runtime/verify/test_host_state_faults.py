@@ -3,8 +3,8 @@
 import pytest
 from host_state_plans import PLANS
 
-from meshwright.runtime.state.gradient_offload import GradientLots
-from meshwright.runtime.state.parameter_offload import ParameterHome
+from meshwright.runtime.state.on_host.gradient_offload import GradientLots
+from meshwright.runtime.state.on_host.parameter_offload import ParameterHome
 from meshwright.runtime.verify.run_case import run_case
 
 ALONE = PLANS["one rank", "half the optimizer"]

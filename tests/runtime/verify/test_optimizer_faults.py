@@ -4,8 +4,8 @@ import pytest
 import torch
 from covering_plans import Proven
 
-from meshwright.runtime.state import matrix_part
-from meshwright.runtime.state.matrix_part import MatrixPart
+from meshwright.runtime.state import muon_update
+from meshwright.runtime.state.muon_update import MuonUpdate
 from meshwright.runtime.verify.run_state_case import run_case_and_states
 
 
@@ -14,21 +14,21 @@ def muon(tensor, **of):
 
 
 def grams_not_summed(patch):
-    patch.setattr(MatrixPart, "_summed", lambda self, item, gram: gram)
+    patch.setattr(MuonUpdate, "_summed", lambda self, item, gram: gram)
 
 
 def blocks_in_another_order(patch):
     cat = torch.cat
-    patch.setattr(matrix_part.torch, "cat", lambda parts, dim=0: cat(list(reversed(parts)), dim))
+    patch.setattr(muon_update.torch, "cat", lambda parts, dim=0: cat(list(reversed(parts)), dim))
 
 
 def another_scale(patch):
-    patch.setattr(matrix_part, "scale_factor", lambda scale, outputs, inputs: 0.2 * max(outputs, inputs))
+    patch.setattr(muon_update, "scale_factor", lambda scale, outputs, inputs: 0.2 * max(outputs, inputs))
 
 
 def parts_of_another_rank(patch):
     patch.setattr(
-        MatrixPart, "_from_all_shards", lambda self, own: [own.new_ones(m.shape) for m in self.matrices]
+        MuonUpdate, "_from_all_shards", lambda self, own: [own.new_ones(m.shape) for m in self.matrices]
     )
 
 

@@ -1,4 +1,4 @@
-"""Seconds in which the changes of each rank's adapters are added to the base after a step.
+"""Seconds of adding the changes of all adapters to the base after a step (HD-PiSSA).
 
 Besides the gather (``program/model_states/base_changes.py``) there is for each target matrix one product of (outputs,
 2·K·rank) with (2·K·rank, inputs) that adds to the part of the base which a rank holds. Nothing of it overlaps.

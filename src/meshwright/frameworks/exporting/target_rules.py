@@ -2,7 +2,7 @@
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.errors import Problem, UnsupportedError
-from meshwright.frameworks.exporting.adapter_words import adapter_problems
+from meshwright.frameworks.exporting.adapter_options import adapter_problems
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.check_plan import check_plan

@@ -1,4 +1,4 @@
-"""Rules on optimizers without backward passes: what has nothing to do there, and what the two losses need."""
+"""Rules on forward-only optimizers: refused options, and the replicas that split perturbations need."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Rules on model states in chunks (``offload.manager: chunks``): what a step walks chunk by chunk, and who does so."""
+"""Rules on model states in chunks (``offload.manager: chunks``): allowed layouts, states and stacks."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Print what a conversion of a checkpoint wrote."""
+"""Print the result of a checkpoint conversion."""
 
 from typing import Any
 

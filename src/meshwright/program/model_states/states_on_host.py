@@ -10,8 +10,8 @@ Parameters (DeepSpeed's ``offload_param``): each F and each B (or I) fetches the
 blocks of them are whole on the device. After the step parameters go where their home is.
 
 Shares are cut in whole elements of all that a rank holds: of each parameter the first ones
-(``runtime/state/shard_split.py``). A table that embedding and head share on one rank leaves with each of them, and is
-fetched as it is gathered. Every function takes one plan or arrays of plans.
+(``runtime/state/on_host/shard_split.py``). A table that embedding and head share on one rank leaves with each of them,
+and is fetched as it is gathered. Every function takes one plan or arrays of plans.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import give_usual_rights
-from meshwright.runtime.state.offloaded_unit import parameters_at
+from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 

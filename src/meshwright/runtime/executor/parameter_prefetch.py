@@ -1,11 +1,11 @@
-"""Fetch the parameters that are at home on the host for the blocks of a pass, one block ahead."""
+"""Fetch offloaded parameters from the host one block ahead of the pass that uses them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-from meshwright.runtime.state.offloaded_unit import OffloadedUnit
+from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.sharded_unit import Unit
 
 

@@ -34,10 +34,10 @@ from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-from meshwright.runtime.state.gradient_offload import GradientLots
 from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
-from meshwright.runtime.state.offloaded_unit import Hosting, OffloadedUnit
-from meshwright.runtime.state.shard_split import ShareCut
+from meshwright.runtime.state.on_host.gradient_offload import GradientLots
+from meshwright.runtime.state.on_host.offloaded_unit import Hosting, OffloadedUnit
+from meshwright.runtime.state.on_host.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, part_of_stack, unit_layout
 

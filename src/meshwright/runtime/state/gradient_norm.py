@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from meshwright.runtime.state.offloaded_unit import OffloadedUnit
+from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.sharded_unit import Unit
 
 ROW = 4096

@@ -1,4 +1,4 @@
-"""The matrices that Muon takes in a unit's buffer, their owners, and the parts of them in each shard. Pure."""
+"""The matrices that Muon takes in a unit's buffer, their owners, and the parts of them in each shard."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -19,8 +19,8 @@ from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.gradient_norm import squares_of
 from meshwright.runtime.state.local_matrices import local_matrices
-from meshwright.runtime.state.matrix_part import matrix_part
-from meshwright.runtime.state.offloaded_unit import OffloadedUnit, ShardPart, sides_of
+from meshwright.runtime.state.muon_update import new_muon_update
+from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit, ShardPart, sides_of
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges
 from meshwright.runtime.state.shard_owner import first_owner
 from meshwright.runtime.state.sharded_unit import Unit
@@ -84,7 +84,7 @@ class Optimizer:
         if matrices:
             cut = gathered(sharded_name(self.plan.program))
             shape = self.plan.program.shape
-            parts.append(matrix_part(unit, optimizer, options, matrices, shape, gathers=cut))
+            parts.append(new_muon_update(unit, optimizer, options, matrices, shape, gathers=cut))
         if names:
             parts.append(element_part(unit, optimizer.others, of_others, precision, names))
         return parts

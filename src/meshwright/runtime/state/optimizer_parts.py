@@ -11,12 +11,12 @@ import torch
 
 from meshwright.model.named_tensors import is_matrix
 from meshwright.runtime.precision import Precision
-from meshwright.runtime.state.offloaded_unit import ShardPart
+from meshwright.runtime.state.on_host.offloaded_unit import ShardPart
+from meshwright.runtime.state.on_host.vector_lanes import Lanes, lanes, lent
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in
 from meshwright.runtime.state.update_rules import UPDATE_RULES
 from meshwright.runtime.state.update_rules.update_rule import StepValues
-from meshwright.runtime.state.vector_lanes import Lanes, lanes, lent
 from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.optimizers.optimizer_kind import Options
 

@@ -13,7 +13,7 @@ from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gather
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
-from meshwright.runtime.state.base_update import BaseChanges
+from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.post_validation import PostValidation, StepResult

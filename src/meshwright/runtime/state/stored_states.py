@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.runtime.state.offloaded_unit import ShardPart
+from meshwright.runtime.state.on_host.offloaded_unit import ShardPart
 from meshwright.runtime.state.sharded_unit import Unit
 
 SCALED = (torch.float16, torch.float8_e4m3fn)

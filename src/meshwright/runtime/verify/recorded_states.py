@@ -9,8 +9,8 @@ from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.launch.forked_ranks import ProgressCallback
 from meshwright.runtime.state.gradient_buffers import Addition
-from meshwright.runtime.state.gradient_offload import OffloadedGradients
-from meshwright.runtime.state.offloaded_unit import OffloadedUnit
+from meshwright.runtime.state.on_host.gradient_offload import OffloadedGradients
+from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit

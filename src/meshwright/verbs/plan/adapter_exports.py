@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meshwright.errors import Problem
-from meshwright.frameworks.exporting.adapter_words import adapter_problems
+from meshwright.frameworks.exporting.adapter_options import adapter_problems
 from meshwright.plans.rules.adapters import stack_problems
 from meshwright.plans.setting import Setting
 from meshwright.stack.load import load_stack

@@ -1,6 +1,6 @@
 """The training script of exported adapters: PEFT's LoRA in transformers' Trainer, a quantised base by bitsandbytes.
 
-It reads the variables of the launcher (``frameworks/exporting/adapter_words.py``) and the options that the launcher
+It reads the variables of the launcher (``frameworks/exporting/adapter_options.py``) and the options that the launcher
 passes. Sources: PEFT's ``LoraConfig``; transformers 5.23.0, ``BitsAndBytesConfig``. Under FSDP the elements of a 4-bit
 base are stored as bf16 so that they can be sharded (``bnb_4bit_quant_storage``).
 """

@@ -17,7 +17,7 @@ from meshwright.frameworks.accelerate.exporting.adapter_script import (
     script_problems,
 )
 from meshwright.frameworks.accelerate.options import TABLE
-from meshwright.frameworks.exporting.adapter_words import script_variables
+from meshwright.frameworks.exporting.adapter_options import script_variables
 from meshwright.frameworks.exporting.export_result import Export, Refusal, foreign_stack_refusals
 from meshwright.frameworks.exporting.hugging_face_script import (
     LAYERS,

@@ -8,7 +8,7 @@ release's own list, the fields of its configuration classes. Sources: Megatron-B
 """
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.frameworks.exporting.adapter_words import bridge_section
+from meshwright.frameworks.exporting.adapter_options import bridge_section
 from meshwright.frameworks.exporting.export_result import Export, Refusal, foreign_stack_refusals
 from meshwright.frameworks.exporting.plan_facts import plan_facts
 from meshwright.frameworks.exporting.sequence_packing import packing_refusals

@@ -1,4 +1,4 @@
-"""The interface of a rule that updates parameters element by element, given to it as parts of flat buffers."""
+"""The interface of update rules, which update parameters element by element in flat buffers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

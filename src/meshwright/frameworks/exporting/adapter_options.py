@@ -1,4 +1,4 @@
-"""Adapters of a plan in the words of Megatron-Bridge and PEFT, and why other targets have none.
+"""Adapter options of Megatron-Bridge and PEFT for a plan, and the reasons why other targets have none.
 
 Sources: Megatron-Bridge, ``peft/canonical_lora.py`` (a pair of matrices for each of q, k, v, gate and up; grouped
 experts share one for gate and up); PEFT, ``LoraConfig``; transformers 5.23.0, whose experts are no modules by

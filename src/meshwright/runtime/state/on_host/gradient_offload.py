@@ -1,4 +1,4 @@
-"""Send the gradients of states on the host away as passes make them, and sum them there.
+"""Copy gradients to the host as passes compute them, and sum them there.
 
 A *lot* is what one block adds in one micro-batch to gradients whose states are on the host, in the type of the wire. It
 leaves as soon as the block's weight gradients are there, while the next block computes its own, and is added to the
@@ -18,7 +18,7 @@ from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy, Way
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
-from meshwright.runtime.state.shard_split import SplitShard
+from meshwright.runtime.state.on_host.shard_split import SplitShard
 from meshwright.runtime.state.unit_layout import Place, UnitLayout
 
 LotKey = tuple[int, int]

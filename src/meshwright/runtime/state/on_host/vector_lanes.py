@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.runtime.state.shard_split import Ranges, Split, merged
+from meshwright.runtime.state.on_host.shard_split import Ranges, Split, merged
 
 VECTOR_BYTES = {"AVX512": 64, "AVX2": 32}
 """Bytes of a vector by what PyTorch says of a CPU."""

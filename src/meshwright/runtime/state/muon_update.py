@@ -1,4 +1,4 @@
-"""The part of a unit's shard that Muon updates: momentum by element, then orthogonalisation of whole matrices.
+"""Muon's update of the matrices in a unit's shard: momentum by element, then orthogonalisation of whole matrices.
 
 The momentum M ← M + (1−μ)(G − M), or with Nesterov's form G + μ(M − G), is cast to bf16 (fp64 in a proof). Where
 parameters are cut over shards too, all parts of a unit's matrices are gathered. Each matrix is orthogonalised as the
@@ -31,7 +31,7 @@ from meshwright.workload.optimizers.optimizer_kind import FIRST, Options
 
 
 @dataclass(frozen=True)
-class MatrixPart:
+class MuonUpdate:
     """The matrices of a unit's shard, of which ``segments`` are held.
 
     ``gathered`` are the segments of every shard where they have parts of matrices, which are gathered for the step.
@@ -144,7 +144,7 @@ class MatrixPart:
         return total
 
 
-def matrix_part(
+def new_muon_update(
     unit: Unit,
     optimizer: Optimizer,
     options: Options,
@@ -152,11 +152,11 @@ def matrix_part(
     shape: LocalShape,
     *,
     gathers: bool,
-) -> MatrixPart:
+) -> MuonUpdate:
     """Return the part of a unit's matrices; ``gathers``: shards have parts of them."""
     held = tuple(segments(unit.layout, unit.part, matrices))
     where = merged(held)
     states = moments_of(unit, optimizer.own_moments, unit.precision, where)
     parts = range(unit.layout.parts) if gathers and unit.layout.parts > 1 else ()
     every = [tuple(segments(unit.layout, part, matrices)) for part in parts]
-    return MatrixPart(unit, options, states, matrices, held, where, shape, every)
+    return MuonUpdate(unit, options, states, matrices, held, where, shape, every)

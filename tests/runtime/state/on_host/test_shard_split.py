@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch.optim.adamw import adamw
 
 from meshwright.runtime.comm.host_link import HostLink
-from meshwright.runtime.state.shard_split import ShareCut, SplitShard, part_of
-from meshwright.runtime.state.vector_lanes import lanes, lent
+from meshwright.runtime.state.on_host.shard_split import ShareCut, SplitShard, part_of
+from meshwright.runtime.state.on_host.vector_lanes import lanes, lent
 
 SIZES = st.lists(st.integers(0, 40), min_size=1, max_size=6)
 SHARES = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0, 1))

@@ -1,4 +1,4 @@
-"""Parameters of a shard at their homes, in the type of compute, and the blocks of them that passes fetch.
+"""Offloaded parameters of a shard in the compute type, and the blocks of them fetched for passes.
 
 After a step each side gives its parameters to their homes: what the host has stepped and the device keeps comes back,
 what the device has stepped and the host keeps goes out. Of parameters whose home is the host, a pass fetches one block
@@ -13,7 +13,7 @@ import torch
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy, Way
 from meshwright.runtime.precision import Precision
-from meshwright.runtime.state.shard_split import Split, SplitShard
+from meshwright.runtime.state.on_host.shard_split import Split, SplitShard
 from meshwright.runtime.state.unit_layout import Place
 
 PARAMETER = "parameter"
