@@ -12,11 +12,22 @@ from meshwright.units import BytesPerSecondPerDevice, BytesPerSecondPerNode, per
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A number with its origin, for disputed facts (prices, failure rates)."""
+    """A number with its origin, for disputed facts (prices, failure rates).
+
+    ``offers``: the published prices whose median the value is, ``term`` what they are for. ``events``: how many
+    failures were counted for the rate. Empty or None: nothing published tells how sure the value is.
+    """
 
     value: float
     source: str
     date: str = ""
+    offers: tuple[float, ...] = ()
+    term: str = ""
+    events: int | None = None
+
+    def to_data(self) -> dict[str, object]:
+        """Return the keys of a cluster file."""
+        return {"value": self.value, "source": self.source, "date": self.date}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ def _node(node: Node, kind: Device) -> object:
 
 
 def _figure(figure: Sourced | None) -> object:
-    return UNKNOWN if figure is None else asdict(figure)
+    return UNKNOWN if figure is None else figure.to_data()
 
 
 def _known(value: float | None) -> object:

@@ -1,7 +1,5 @@
 """Describe a cluster as JSON-ready data: units in the names, doubts included."""
 
-from dataclasses import asdict
-
 from meshwright.cluster.cluster import Cluster, Links, Node, Pool, Sourced
 from meshwright.cluster.fast_domains import node_devices
 from meshwright.cluster.plausibility import implausible_figures
@@ -94,4 +92,4 @@ def _power(cluster: Cluster) -> float | None:
 
 
 def _figure(figure: Sourced | None) -> dict[str, object] | None:
-    return None if figure is None else asdict(figure)
+    return None if figure is None else figure.to_data()

@@ -15,5 +15,6 @@ def usual_failures(name: str) -> Sourced | None:
     for row in read_table("reliability"):
         if known in row["usual_for"].split():
             source = f"{row['system']}, {row['devices']} devices: {row['source']} ({row['confidence']})"
-            return Sourced(float(row["failures_per_1000_node_days"]), source, row["date"])
+            events = int(row["failures"]) if row["failures"] else None
+            return Sourced(float(row["failures_per_1000_node_days"]), source, row["date"], events=events)
     return None

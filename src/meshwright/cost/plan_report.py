@@ -82,7 +82,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
     tokens_per_s = workload.tokens_per_step / step_s
     memory = memory_table(plan, estimate, setting)
     usd = cluster.usd_per_hour
-    error = error or plan_errors(_as_array(plan, setting), setting)[0]
+    error = error or plan_errors(as_array(plan, setting), setting)[0]
     return Report(
         kind="predicted",
         unit="step",
@@ -105,7 +105,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
     )
 
 
-def _as_array(plan: LongPlan, setting: Setting) -> PlanArrays:
+def as_array(plan: LongPlan, setting: Setting) -> PlanArrays:
     """Return the plan as an array; without what a short form cannot say, which its constants hardly depend on."""
     plan = plan.model_copy(update={"offload": None}) if plan.in_chunks else plan
     short = shorten_ignoring_layers(plan)

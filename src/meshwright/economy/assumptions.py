@@ -1,49 +1,63 @@
 """Assumptions about a whole training that a user may state, each with its name, unit and origin.
 
-``--assume NAME=VALUE`` replaces any of them. The first ones have usual values; the last ones stand for what is known of
-the cluster: where they are given, they go before its file and the catalogue.
+``--assume NAME=VALUE`` replaces any of them, and ``--assume FAMILY:NAME=VALUE`` those of one device family. Some have
+usual values; others stand for what is known of the cluster: where they are given, they go before its file and the
+catalogue.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
+from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster, Device, Pool, Sourced
+from meshwright.economy.spare_nodes import MOST
 from meshwright.errors import InputError, Problem, nearest
 
 ON_THE_COMMAND_LINE = "assumed on the command line"
-LARGE = 1e12
+LARGE, WATTS_PER_KW = 1e12, 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumptions:
     """Storage in decimal GB/s for each node, times in the unit of their names.
 
-    ``checkpoint_every_s``: seconds of work between two checkpoints, None for the best. The last three are None where
-    the cluster says it.
+    ``checkpoint_every_s``: seconds of work between two checkpoints, None for the best. ``spare_nodes``: None for the
+    number with the least dollars. ``pue``: power of the site over power of its nodes. The others are None where the
+    cluster says them, or where nobody does. ``families`` has the names that are replaced for single devices, by id.
     """
 
     storage_gbyte_per_s_per_node: float = 1.0
     restart_s: float = 660.0
     repair_hours: float = 4.0
-    spare_nodes: int = 0
+    pue: float = 1.2
+    spare_nodes: int | None = None
     checkpoint_every_s: float | None = None
     failures_per_1000_node_days: float | None = None
     usd_per_device_hour: float | None = None
     power_w_per_device: float | None = None
+    power_kw_per_node: float | None = None
+    kg_co2_per_kwh: float | None = None
+    families: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def of_device(self, device: str) -> "Assumptions":
+        """Return the assumptions that hold for one device id, without families."""
+        return replace(self, **{"families": {}} | dict(self.families.get(device, {})))  # type: ignore[arg-type]
 
     def on(self, cluster: Cluster) -> Cluster:
         """Return the cluster with the assumed price, power and failures."""
-        rate = self.failures_per_1000_node_days
+        here = self.of_device(cluster.pools[0].device.id)
+        rate = here.failures_per_1000_node_days
         if rate is not None:
             cluster = replace(cluster, failures_per_1000_node_days=Sourced(rate, ON_THE_COMMAND_LINE))
-        return replace(cluster, pools=tuple(map(self._priced, cluster.pools)))
+        return replace(cluster, pools=tuple(self.of_device(p.device.id)._priced(p) for p in cluster.pools))
 
     def _priced(self, pool: Pool) -> Pool:
-        price, power = self.usd_per_device_hour, self.power_w_per_device
+        price, power, node_kw = self.usd_per_device_hour, self.power_w_per_device, self.power_kw_per_node
         device: Device = pool.device if power is None else replace(pool.device, power_w=power)
+        node = pool.node if node_kw is None else replace(pool.node, power_w=node_kw * WATTS_PER_KW)
         paid = pool.usd_per_device_hour if price is None else Sourced(price, ON_THE_COMMAND_LINE)
-        return replace(pool, device=device, usd_per_device_hour=paid)
+        return replace(pool, device=device, node=node, usd_per_device_hour=paid)
 
     def text(self, *names: str) -> str:
         """Return some assumptions in words, with default values marked as guesses."""
@@ -55,38 +69,55 @@ class Assumptions:
         return f"{name} = {value:g}{usual}"
 
 
-MAY_BE_ZERO = frozenset({"restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days"})
+MAY_BE_ZERO = frozenset(
+    {"restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days", "kg_co2_per_kwh"}
+)
 WHOLE = frozenset({"spare_nodes"})
-MOST_SPARES = 10**5
+LEAST = {"pue": 1.0}
+"""Numbers that are not below these."""
+NAMES = tuple(of.name for of in fields(Assumptions) if of.name != "families")
 
 
 def parse_assumptions(texts: Iterable[str]) -> Assumptions:
-    """Parse ``restart_s=300`` and the like; the last of equal names counts. Raise InputError (all problems)."""
-    names = [field.name for field in fields(Assumptions)]
-    found: dict[str, float | int] = {}
-    problems = []
+    """Parse ``restart_s=300``, ``b200:usd_per_device_hour=2`` and the like; the last of equal names counts.
+
+    Raises InputError with all problems.
+    """
+    common: dict[str, float] = {}
+    families: dict[str, dict[str, float]] = {}
+    problems: list[Problem] = []
     for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
-        if name not in names:
-            problems.append(Problem("assume", text, "is nothing that is assumed", nearest(name, names)))
+        written, _, value = (part.strip() for part in text.partition("="))
+        family, colon, name = (part.strip() for part in written.rpartition(":"))
+        if name not in NAMES:
+            problems.append(Problem("assume", text, "is nothing that is assumed", nearest(name, NAMES)))
             continue
-        number = _number(value)
-        if number is None or number < 0 or (number == 0 and name not in MAY_BE_ZERO):
-            least = "0 or more" if name in MAY_BE_ZERO else "more than 0"
-            problems.append(Problem(f"assume.{name}", value, f"must be a number, {least}", f"{name}=1"))
-        elif name in WHOLE and (number != int(number) or number > MOST_SPARES):
-            rule = f"must be a whole number up to {MOST_SPARES}"
-            problems.append(Problem(f"assume.{name}", value, rule, f"{name}=2"))
-        else:
-            found[name] = int(number) if name in WHOLE else number
+        try:
+            held = families.setdefault(_device(family), {}) if colon else common
+            held[name] = _number(name, value)
+        except InputError as error:
+            problems += error.problems
     if problems:
         raise InputError(problems)
-    return Assumptions(**found)  # type: ignore[arg-type]
+    return Assumptions(families=families, **common)  # type: ignore[arg-type]
 
 
-def _number(text: str) -> float | None:
+def _device(family: str) -> str:
+    """Return the catalogue's id of a family; one of a cluster file may have another."""
+    return device_id(family) if is_device(family) else family
+
+
+def _number(name: str, text: str) -> float:
+    """Return the number of an assumption. Raise InputError for one that it cannot be."""
     try:
         number = float(text)
     except ValueError:
-        return None
-    return number if isfinite(number) and abs(number) <= LARGE else None
+        number = float("nan")
+    least, example = LEAST.get(name, 0.0), 2 if name in WHOLE else max(1, LEAST.get(name, 0.0))
+    if not isfinite(number) or number > LARGE or number < least or (number == 0 and name not in MAY_BE_ZERO):
+        bound = f"{least:g} or more" if name in MAY_BE_ZERO or least else "more than 0"
+        raise InputError(Problem(f"assume.{name}", text, f"must be a number, {bound}", f"{name}={example:g}"))
+    if name in WHOLE and (number != int(number) or number > MOST):
+        rule = f"must be a whole number up to {MOST}"
+        raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=2"))
+    return int(number) if name in WHOLE else number

@@ -1,16 +1,18 @@
-"""The ranking of clusters on offer: the costs of each one's best plan, or why its search stopped."""
+"""The ranking of clusters on offer: the costs of each one's recommended plan, or why its search stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Any, Literal
+from typing import Literal
 
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import Costs, TrainingCost
+from meshwright.economy.training_draws import TrainingDraws
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.units import DAY_S, format_seconds
+from meshwright.result import Report
+from meshwright.units import format_seconds
 
 LONGEST, CLOSE = 64.0, 1 + 1e-6
 """How many times the bound of a step is looked at for where a cluster is beaten, and how closely."""
@@ -20,7 +22,10 @@ Point = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class RankedCluster:
-    """``step_s`` is that of the best plan where the cluster was searched, a lower bound where it is beaten."""
+    """``step_s`` is that of the recommended plan where the cluster was searched, a lower bound where it is beaten.
+
+    ``report`` and ``draws`` are those of the plan; None where the cluster was not searched.
+    """
 
     offer: Offer
     course: TrainingCost
@@ -28,6 +33,13 @@ class RankedCluster:
     step_s: float | None = None
     plan: ShortPlan | None = None
     why: str = ""
+    report: Report | None = None
+    draws: TrainingDraws | None = None
+
+    @property
+    def family(self) -> str:
+        """The device's id."""
+        return self.offer.cluster.pools[0].device.id
 
     @property
     def costs(self) -> Costs:
@@ -40,26 +52,23 @@ class RankedCluster:
         """Time, money and energy, the less the better."""
         return point(self.course, self.step_s or 0.0)
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON-ready data; numbers of what is beaten are lower bounds."""
-        step_s = self.step_s
-        seconds, usd, kwh = (None, None, None) if step_s is None else self.point
-        outages = self.course.outages
-        price = self.course.setting.cluster.pool.usd_per_device_hour
-        return {
-            "cluster": self.offer.on,
-            "devices": self.offer.cluster.devices,
-            "usd_per_device_hour": None if price is None else price.value,
-            "state": self.state,
-            "why": self.why,
-            "step_time_s": step_s,
-            "goodput": None if outages is None or step_s is None else outages.share(step_s),
-            "seconds": seconds,
-            "days": None if seconds is None else seconds / DAY_S,
-            "usd": usd,
-            "kwh": kwh,
-            "plan": None if self.plan is None else self.plan.to_data(),
-        }
+    def sure(self, limits: Limits) -> float | None:
+        """Return the probability that all limits hold and the plan fits; None where it was not searched."""
+        return None if self.draws is None else self.draws.sure(limits)
+
+    def holds(self, limits: Limits) -> bool:
+        """Return true if its plan keeps the limits: its predicted values, or as surely as they ask."""
+        if self.state != "searched":
+            return False
+        if limits.sure is None:
+            return limits.met(self.costs)
+        return self.draws is not None and self.draws.sure(limits) >= limits.sure
+
+
+def _comparable(course: TrainingCost, step_s: float, aim: Objective, limits: Limits) -> Point:
+    """Return all that the choice depends on, the less the better: with a limit of power, that too."""
+    power = () if limits.power_kw is None else (course.power_kw,)
+    return (*point(course, step_s), aim.measure(course, step_s), *power)
 
 
 def point(course: TrainingCost, step_s: float) -> Point:
@@ -69,32 +78,36 @@ def point(course: TrainingCost, step_s: float) -> Point:
 
 
 def dominating_cluster(
-    course: TrainingCost, least_s: float, found: Sequence[RankedCluster], aim: Objective
+    course: TrainingCost, least_s: float, found: Sequence[RankedCluster], aim: Objective, limits: Limits
 ) -> RankedCluster | None:
-    """One that is no worse in time, money, energy and the objective and better in one, if steps take ``least_s``.
+    """Return one that is no worse in all that matters and better in one, if steps take ``least_s``.
 
-    All four grow with the step, so a cluster whose best plan takes longer is beaten by it too.
+    That are time, money, energy, the objective and, where it is limited, power. The first four grow with the step, so a
+    cluster whose plan takes longer is beaten too. Where limits must hold with a probability, only one with which they
+    do beats others.
     """
-    here = (*point(course, least_s), aim.measure(course, least_s))
+    here = _comparable(course, least_s, aim, limits)
     for other in found:
         assert other.step_s is not None, "only what was searched beats something"
-        if dominates((*other.point, aim.measure(other.course, other.step_s)), here):
+        if limits.sure is not None and not other.holds(limits):
+            continue
+        if dominates(_comparable(other.course, other.step_s, aim, limits), here):
             return other
     return None
 
 
 def dominated_from_step_s(
-    course: TrainingCost, least_s: float, found: Sequence[RankedCluster], aim: Objective
+    course: TrainingCost, least_s: float, found: Sequence[RankedCluster], aim: Objective, limits: Limits
 ) -> float:
     """From how many seconds of a step on a cluster is beaten, a millionth above; infinite where it hardly is."""
-    if dominating_cluster(course, least_s, found, aim) is not None:
+    if dominating_cluster(course, least_s, found, aim, limits) is not None:
         return least_s
     low, high = least_s, least_s * LONGEST
-    if dominating_cluster(course, high, found, aim) is None:
+    if dominating_cluster(course, high, found, aim, limits) is None:
         return inf
     while high > low * CLOSE:
         middle = sqrt(low * high)
-        if dominating_cluster(course, middle, found, aim) is None:
+        if dominating_cluster(course, middle, found, aim, limits) is None:
             low = middle
         else:
             high = middle
@@ -119,10 +132,28 @@ def pareto_front(standings: Sequence[RankedCluster]) -> list[RankedCluster]:
 
 def ranked(standings: Sequence[RankedCluster], aim: Objective, limits: Limits) -> list[RankedCluster]:
     """Those searched that keep to the limits, the best by the objective first; what it can not measure is left out."""
-    kept = [s for s in standings if s.state == "searched" and limits.met(s.costs)]
-    measured = [(aim.measure(s.course, s.step_s or 0.0), s) for s in kept]
+    measured = [(aim.measure(s.course, s.step_s or 0.0), s) for s in standings if s.holds(limits)]
     known = [(value, standing) for value, standing in measured if value is not None]
     return [standing for _, standing in sorted(known, key=lambda pair: pair[0])]
+
+
+def best_of_families(
+    standings: Sequence[RankedCluster], aim: Objective, limits: Limits
+) -> Iterator[RankedCluster]:
+    """Yield the best cluster of each device family, in the families' order; the nearest where none keeps the limits.
+
+    Nearest is the one whose largest ratio of a figure to its limit is least; where limits must hold with a probability,
+    the one with the largest. A family on which nothing was found is there with its last cluster.
+    """
+    for family in dict.fromkeys(standing.family for standing in standings):
+        own = [standing for standing in standings if standing.family == family]
+        best, searched = ranked(own, aim, limits), [one for one in own if one.state == "searched"]
+        if best or not searched:
+            yield (best or own[::-1])[0]
+        elif limits.sure is None:
+            yield min(searched, key=lambda one: limits.worst_ratio(one.costs))
+        else:
+            yield max(searched, key=lambda one: (one.sure(limits) or 0.0, -limits.worst_ratio(one.costs)))
 
 
 def dominates(a: Point, b: Point) -> bool:

@@ -17,7 +17,7 @@ from math import ceil, inf
 
 from meshwright.economy.assumptions import Assumptions
 from meshwright.economy.checkpoint_interval import best_interval, useful_share
-from meshwright.economy.spare_nodes import stopped_share
+from meshwright.economy.spare_nodes import best_spare_nodes, stopped_share
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.hidden_matrices import (
@@ -37,7 +37,8 @@ NOTHING = 1e-6
 class FailureModel:
     """The effect of failures on a job, before anything is known of its plan except its states. Times in seconds.
 
-    ``mtbf_s`` is the time between two failures of any of its nodes, infinite where none fails.
+    ``mtbf_s`` is the time between two failures of any of its nodes, infinite where none fails. ``events`` is how many
+    failures the rate was counted from, None where its source has no count.
     """
 
     nodes: int
@@ -48,6 +49,9 @@ class FailureModel:
     interval_s: float
     stopped: float
     source: str
+    repair_s: float = 0.0
+    spare_nodes: int = 0
+    events: int | None = None
 
     def work_s(self, step_s: float) -> float:
         """Work between two checkpoints: at least a step."""
@@ -71,7 +75,12 @@ def failure_model(setting: Setting, assumed: Assumptions) -> FailureModel | None
     mtbf = 1000 * DAY_S / (rate.value * nodes) if rate.value else inf
     size = checkpoint_bytes(setting)
     write = size / (nodes * assumed.storage_gbyte_per_s_per_node * GIGA)
-    own = assumed.checkpoint_every_s
+    own, repair_s = assumed.checkpoint_every_s, assumed.repair_hours * HOUR_S
+    spares = assumed.spare_nodes
+    if spares is None:
+        pool = setting.cluster.pool
+        priced = pool.usd_per_device_hour is not None
+        spares = best_spare_nodes(mtbf, repair_s, pool.count, pool.node.devices, priced=priced)
     return FailureModel(
         nodes=nodes,
         mtbf_s=mtbf,
@@ -79,8 +88,11 @@ def failure_model(setting: Setting, assumed: Assumptions) -> FailureModel | None
         write_s=write,
         restart_s=assumed.restart_s + write,
         interval_s=best_interval(write, mtbf) if own is None else own,
-        stopped=stopped_share(mtbf, assumed.repair_hours * HOUR_S, assumed.spare_nodes),
+        stopped=stopped_share(mtbf, repair_s, spares),
         source=f"{rate.value:g} failures per 1000 node-days: {rate.source}",
+        repair_s=repair_s,
+        spare_nodes=spares,
+        events=rate.events,
     )
 
 

@@ -41,8 +41,10 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
         "energy": Objective(
             "energy for each token, at most",
             lambda course, step_s: course.costs(step_s).kwh,
-            "limit of board power",
-            lambda cluster: all(pool.device.power_w is not None for pool in cluster.pools),
+            "power of a node or limit of board power",
+            lambda cluster: all(
+                pool.device.power_w is not None or pool.node.power_w is not None for pool in cluster.pools
+            ),
             "power_w_per_device=700",
         ),
         "goodput": Objective(

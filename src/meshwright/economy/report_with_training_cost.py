@@ -5,7 +5,8 @@ from math import isfinite
 from typing import Any
 
 from meshwright.economy.goodput import FailureModel
-from meshwright.economy.training_cost import TrainingCost
+from meshwright.economy.training_cost import WATTS_PER_KW, TrainingCost
+from meshwright.economy.training_draws import TrainingDraws
 from meshwright.result import Report
 from meshwright.units import DAY_S, HOUR_S
 
@@ -14,13 +15,13 @@ UNKNOWN_RATE = (
     "or with --assume"
 )
 STUCK = "null: failures come quicker than work gets done"
-QUANTITIES = ("days", "device_hours", "usd", "kwh")
+QUANTITIES = ("days", "device_hours", "usd", "kwh", "kwh_boards", "kwh_site", "kg_co2")
 
 
-def report_with_training_cost(report: Report, course: TrainingCost) -> Report:
-    """Return the Report of a plan in the setting of ``course``, with its training's costs."""
+def report_with_training_cost(report: Report, course: TrainingCost, draws: TrainingDraws) -> Report:
+    """Return the Report of a plan in the setting of ``course``, with its training's costs and their intervals."""
     goodput = None if course.outages is None else _goodput(course.outages, report)
-    training = None if course.terms.tokens is None else _training(course, report)
+    training = None if course.terms.tokens is None else _training(course, report, draws)
     origin = report.origin | {"goodput": _goodput_origin(course)}
     if training is not None:
         origin |= _training_origins(course, training)
@@ -49,28 +50,30 @@ def _goodput(found: FailureModel, report: Report) -> dict[str, Any]:
     }
 
 
-def _training(course: TrainingCost, report: Report) -> dict[str, Any]:
+def _training(course: TrainingCost, report: Report, draws: TrainingDraws) -> dict[str, Any]:
     ends = {
         "value": report.step_time_s,
         "low": report.step_time_low_s,
         "high": report.step_time_high_s,
     }
-    costs = {end: None if step_s is None else course.costs(step_s) for end, step_s in ends.items()}
+    costs = course.costs(report.step_time_s)
     steps_alone = {end: None if s is None else course.steps * s / DAY_S for end, s in ends.items()}
     return {
         "tokens": course.terms.tokens,
         "steps": course.steps,
         "days_without_failures": steps_alone,
-        "failures": _failures(course, report.step_time_s),
-    } | {
-        name: None
-        if getattr(costs["value"], name) is None
-        else {end: found and getattr(found, name) for end, found in costs.items()}
-        for name in QUANTITIES
-    }
+        "failures": expected_failures(course, report.step_time_s),
+        "spare_nodes": course.spare_nodes,
+        "power_kw": course.power_kw,
+    } | {name: _with_ends(getattr(costs, name), draws.ends(name)) for name in QUANTITIES}
 
 
-def _failures(course: TrainingCost, step_s: float) -> float | None:
+def _with_ends(value: float | None, ends: tuple[float, float] | None) -> dict[str, float | None] | None:
+    low, high = ends or (None, None)
+    return None if value is None else {"value": value, "low": low, "high": high}
+
+
+def expected_failures(course: TrainingCost, step_s: float) -> float | None:
     """Return the expected number of failures: none occurs while the job stands still."""
     seconds = course.seconds(step_s)
     if course.outages is None or seconds is None:
@@ -83,8 +86,11 @@ def _goodput_origin(course: TrainingCost) -> str:
         return UNKNOWN_RATE
     of = course.terms.assumed
     every = "best" if of.checkpoint_every_s is None else "given"
-    names = ["storage_gbyte_per_s_per_node", "restart_s", "repair_hours", "spare_nodes"]
-    return f"predicted: {course.outages.source}; assumed {of.text(*names)}; {every} interval of checkpoints"
+    spares = f"{course.spare_nodes} spare nodes, " + (
+        "the number with the least dollars" if of.spare_nodes is None else "assumed"
+    )
+    assumed = of.text("storage_gbyte_per_s_per_node", "restart_s", "repair_hours")
+    return f"predicted: {course.outages.source}; assumed {assumed}; {spares}; {every} interval of checkpoints"
 
 
 def _training_origins(course: TrainingCost, training: dict[str, Any]) -> dict[str, str]:
@@ -99,15 +105,28 @@ def _training_origins(course: TrainingCost, training: dict[str, Any]) -> dict[st
     usd = "null: no price known; --assume usd_per_device_hour=2.5"
     if price is not None:
         usd = f"all hours of all devices and spare nodes; {price.source} ({price.date or 'undated'})"
-    kwh = "null: board power unknown; --assume power_w_per_device=700"
+    boards = "null: board power unknown; --assume power_w_per_device=700"
     if pool.device.power_w is not None:
-        kwh = "upper bound: board power limit × devices × all hours; hosts and network not included"
-    stuck = training["days"] is None
+        boards = "upper bound: board power limit × devices × all hours; hosts and network not included"
+    site = "null: power of a node unknown; --assume power_kw_per_node=10.2"
+    if pool.node.power_w is not None:
+        site = (
+            f"upper bound: rated power of {pool.node.power_w / WATTS_PER_KW:g} kW × nodes and spare nodes × all hours "
+            f"× {course.terms.assumed.text('pue')}"
+        )
+    kwh, stuck = boards if pool.node.power_w is None else site, training["days"] is None
+    co2 = "null: --assume kg_co2_per_kwh=0.4"
+    if course.terms.assumed.kg_co2_per_kwh is not None:
+        co2 = f"kwh × assumed {course.terms.assumed.text('kg_co2_per_kwh')}"
+    powered = pool.node.power_w or pool.device.power_w
     return {
         "training.days": time,
         "training.device_hours": time,
         "training.usd": STUCK if stuck and price is not None else usd,
-        "training.kwh": STUCK if stuck and pool.device.power_w is not None else kwh,
+        "training.kwh": STUCK if stuck and powered is not None else kwh,
+        "training.kwh_boards": STUCK if stuck and pool.device.power_w is not None else boards,
+        "training.kwh_site": STUCK if stuck and pool.node.power_w is not None else site,
+        "training.kg_co2": co2,
     }
 
 

@@ -1,4 +1,4 @@
-"""The fraction of time that a job waits for a repaired node, given its number of spare nodes.
+"""Spare nodes: the fraction of time that a job waits for a repaired node, and the number that costs the least.
 
 N nodes work and S more wait for the first of them to fail. Nodes fail as a Poisson process, one every M seconds, while
 all N work; each failed one is away for a repair of D seconds on average. The job stops while S + 1 nodes are away, and
@@ -8,7 +8,19 @@ nothing fails then. That is an Erlang loss system of S + 1 servers under a load 
 
 of the time, whatever the distribution of the repairs is (A. K. Erlang 1917; its insensitivity: B. A. Sevastyanov 1957).
 With no spare node that is D/(M + D). A node that works again is a spare one again.
+
+Under any plan the dollars are in proportion to (devices + S·devices of a node)/(1 − B(S + 1, D/M)).
 """
+
+from collections.abc import Iterator
+from itertools import count, pairwise
+from math import inf
+from operator import itemgetter
+
+WORTH_A_NODE = 0.001
+"""Without a price, one more spare node must save at least this share of the time."""
+MOST = 10**5
+"""Spare nodes at most."""
 
 
 def stopped_share(mtbf_s: float, repair_s: float, spare_nodes: int) -> float:
@@ -17,3 +29,30 @@ def stopped_share(mtbf_s: float, repair_s: float, spare_nodes: int) -> float:
     for servers in range(1, spare_nodes + 2):
         blocked = load * blocked / (servers + load * blocked)
     return blocked
+
+
+def best_spare_nodes(mtbf_s: float, repair_s: float, devices: int, node_devices: int, *, priced: bool) -> int:
+    """Return the number of spare nodes with the least dollars of a training.
+
+    Where nothing is ``priced``: the least number after which one more saves less than 0.1 % of the time.
+    """
+    times = _relative_times(repair_s / mtbf_s)
+    if not priced:
+        return next(
+            spares for spares, (time, less) in enumerate(pairwise(times)) if less > time * (1 - WORTH_A_NODE)
+        )
+    best, least = 0, inf
+    for spares, time in enumerate(times):
+        paid = devices + spares * node_devices
+        if paid >= least or spares > MOST:
+            break
+        best, least = min((best, least), (spares, paid * time), key=itemgetter(1))
+    return best
+
+
+def _relative_times(load: float) -> Iterator[float]:
+    """Yield 1/(1 − B(S + 1, load)) for S = 0, 1, …"""
+    blocked = 1.0
+    for servers in count(1):
+        blocked = load * blocked / (servers + load * blocked)
+        yield 1 / (1 - blocked) if blocked < 1 else inf

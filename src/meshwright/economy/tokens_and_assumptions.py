@@ -1,11 +1,13 @@
 """The number of tokens of a whole training, if given, and the assumptions on prices and failures."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from meshwright.cluster.catalog_prices import ON_DEMAND, check_price_term, usual_price
+from meshwright.cluster.cluster import Cluster, Pool
 from meshwright.economy.assumptions import Assumptions, parse_assumptions
-from meshwright.errors import InputError, Problem, attempted
+from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.units import GIGA, MEGA, TERA
 
 SIZES = {"": 1.0, "K": 1e3, "M": MEGA, "B": GIGA, "T": TERA}
@@ -19,16 +21,48 @@ class TrainingTerms:
 
     tokens: int | None = None
     assumed: Assumptions = field(default_factory=Assumptions)
+    price: str = ON_DEMAND
+
+    def on(self, cluster: Cluster) -> Cluster:
+        """Return the cluster with prices of the term, where they are the catalogue's, and with what is assumed."""
+        if self.price != ON_DEMAND:
+            cluster = replace(cluster, pools=tuple(map(self._priced, cluster.pools)))
+        return self.assumed.on(cluster)
+
+    def _priced(self, pool: Pool) -> Pool:
+        price = pool.usd_per_device_hour
+        of_catalogue = price is None or price.term
+        return (
+            replace(pool, usd_per_device_hour=usual_price(pool.device.id, self.price))
+            if of_catalogue
+            else pool
+        )
+
+    def unknown_families(self, clusters: Sequence[Cluster]) -> Iterator[Problem]:
+        """Yield a problem for each family that is assumed something of and that no cluster has."""
+        known = list(dict.fromkeys(pool.device.id for one in clusters for pool in one.pools))
+        for family in self.assumed.families:
+            if family not in known:
+                yield Problem(
+                    "assume", family, f"no cluster has it: {', '.join(known)}", nearest(family, known)
+                )
+
+    def of_device(self, device: str) -> "TrainingTerms":
+        """Return the terms that hold for one device id."""
+        return replace(self, assumed=self.assumed.of_device(device))
 
 
-def parse_terms(tokens: str | int | None = None, assume: Iterable[str] = ()) -> TrainingTerms:
+def parse_terms(
+    tokens: str | int | None = None, assume: Iterable[str] = (), price: str = ON_DEMAND
+) -> TrainingTerms:
     """``15T`` and ``restart_s=300`` as terms. Raises InputError with all problems."""
     problems: list[Problem] = []
+    attempted(lambda: check_price_term(price), problems)
     count = None if tokens is None else attempted(lambda: parse_tokens(str(tokens)), problems)
     assumed = attempted(lambda: parse_assumptions(assume), problems)
     if problems or assumed is None:
         raise InputError(problems)
-    return TrainingTerms(count, assumed)
+    return TrainingTerms(count, assumed, price)
 
 
 def parse_tokens(text: str) -> int:

@@ -1,16 +1,17 @@
-"""Cost of a whole training: days, device-hours, dollars and kWh, failures included.
+"""Cost of a whole training: days, device-hours, dollars, energy and CO2, failures included.
 
-    days = steps·T/share,  USD = days·24·price·(devices + spare devices),  kWh = days·24·devices·power limit
+    days = steps·T/share,  USD = days·24·price·(devices + spare devices)
+    kWh of boards = days·24·devices·power limit,  kWh of the site = days·24·power of the site
 
-T is the predicted step time, at the ends of its 80 % interval for low and high; share is the goodput where the rate of
-failures is known, else 1, and ``origin`` says which. Spare nodes are paid for, and hours in which the job stands still.
-The energy is an upper bound: boards at their limit, without hosts and network.
+T is the predicted step time; share is the goodput where the rate of failures is known, else 1: ``origin`` says which.
+Spare nodes are paid for and draw power, and hours in which the job stands still count. The power of the site is that of
+all nodes, spare ones too, times its PUE. Powers are limits and rated maxima, so that energies are upper bounds.
 """
 
 from dataclasses import dataclass
 from math import ceil
 
-from meshwright.economy.goodput import NOTHING, FailureModel, failure_model
+from meshwright.economy.goodput import NOTHING, FailureModel, failure_model, job_nodes
 from meshwright.economy.tokens_and_assumptions import TrainingTerms
 from meshwright.plans.setting import Setting
 from meshwright.units import DAY_S, HOUR_S
@@ -20,17 +21,28 @@ WATTS_PER_KW = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The costs of a training; None where a price, a power limit or an end of the training is unknown."""
+    """The costs of a training; None where a price, a power or an end of the training is unknown.
 
-    days: float | None
-    device_hours: float | None
-    usd: float | None
-    kwh: float | None
+    ``kwh`` is that of the site where the power of a node is known, else that of the boards. ``power_kw`` is the most
+    power of the site.
+    """
+
+    days: float | None = None
+    device_hours: float | None = None
+    usd: float | None = None
+    kwh: float | None = None
+    kwh_boards: float | None = None
+    kwh_site: float | None = None
+    kg_co2: float | None = None
+    power_kw: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingCost:
-    """The training cost of one setting; ``failure_model`` is None where node failures are unknown."""
+    """The training cost of one setting; ``outages`` is None where node failures are unknown.
+
+    ``terms`` hold what is assumed of the setting's devices.
+    """
 
     setting: Setting
     terms: TrainingTerms
@@ -39,7 +51,8 @@ class TrainingCost:
     @classmethod
     def of(cls, setting: Setting, terms: TrainingTerms) -> "TrainingCost":
         """Return the training cost of a setting, with the assumptions applied to its cluster."""
-        return cls(setting, terms, failure_model(setting, terms.assumed))
+        here = terms.of_device(setting.cluster.pools[0].device.id)
+        return cls(setting, here, failure_model(setting, here.assumed))
 
     @property
     def steps(self) -> int:
@@ -51,10 +64,22 @@ class TrainingCost:
         )
 
     @property
+    def spare_nodes(self) -> int:
+        """Whole nodes that stand by: as assumed, else the number with the least dollars."""
+        return self.outages.spare_nodes if self.outages else self.terms.assumed.spare_nodes or 0
+
+    @property
     def devices_paid(self) -> int:
         """Devices of the plan and of spare nodes."""
-        spares = self.terms.assumed.spare_nodes
-        return self.setting.cluster.devices + spares * self.setting.cluster.pool.node.devices
+        return self.setting.cluster.devices + self.spare_nodes * self.setting.cluster.pool.node.devices
+
+    @property
+    def power_kw(self) -> float | None:
+        """Most power of the site, spare nodes included; None where a node's is unknown."""
+        node_w = self.setting.cluster.pool.node.power_w
+        if node_w is None:
+            return None
+        return (job_nodes(self.setting) + self.spare_nodes) * node_w / WATTS_PER_KW * self.terms.assumed.pue
 
     def share(self, step_s: float) -> float:
         """Goodput, or 1 where it is unknown."""
@@ -68,13 +93,22 @@ class TrainingCost:
     def costs(self, step_s: float) -> Costs:
         """Return the costs of a training with such steps. They grow with ``step_s``."""
         seconds = self.seconds(step_s)
-        if seconds is None:
-            return Costs(None, None, None, None)
+        return Costs(power_kw=self.power_kw) if seconds is None else self.costs_of(seconds)
+
+    def costs_of(self, seconds: float) -> Costs:
+        """Return the costs of a training that takes so long."""
         pool, hours = self.setting.cluster.pool, seconds / HOUR_S
-        price, power = pool.usd_per_device_hour, pool.device.power_w
+        price, board_w, site_kw = pool.usd_per_device_hour, pool.device.power_w, self.power_kw
+        boards = None if board_w is None else hours * self.setting.cluster.devices * board_w / WATTS_PER_KW
+        site = None if site_kw is None else hours * site_kw
+        kwh, co2 = boards if site is None else site, self.terms.assumed.kg_co2_per_kwh
         return Costs(
             days=seconds / DAY_S,
             device_hours=hours * self.setting.cluster.devices,
             usd=None if price is None else hours * self.devices_paid * price.value,
-            kwh=None if power is None else hours * self.setting.cluster.devices * power / WATTS_PER_KW,
+            kwh=kwh,
+            kwh_boards=boards,
+            kwh_site=site,
+            kg_co2=None if kwh is None or co2 is None else kwh * co2,
+            power_kw=site_kw,
         )

@@ -32,23 +32,23 @@ def memory_interval(setting: Setting) -> Interval:
     return known.widened(UNKNOWN) if setting.stack.name == UNKNOWN_STACK else known
 
 
+def memory_room(total_bytes: float, setting: Setting) -> float:
+    """Return how many standard deviations a peak is below the usable memory of a device."""
+    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    return log(usable / max(total_bytes, 1.0)) / sqrt(memory_interval(setting).sigma ** 2 + SLACK**2)
+
+
 def fits_probability(total_bytes: float, setting: Setting) -> float:
     """Return the probability that a predicted peak is within the usable memory of a device."""
-    return (1 + erf(_room(total_bytes, setting) / sqrt(2))) / 2
+    return (1 + erf(memory_room(total_bytes, setting) / sqrt(2))) / 2
 
 
 def fits_in_draws(total_bytes: NDArray[np.float64], setting: Setting, draws: int) -> NDArray[np.bool_]:
     """Return which plans fit in draws of the error of their peaks, which they share: (draws, n)."""
     normal = NormalDist()
     errors = np.random.default_rng(0).permutation([normal.inv_cdf((i + 0.5) / draws) for i in range(draws)])
-    room = np.array([_room(each, setting) for each in total_bytes.tolist()])
+    room = np.array([memory_room(each, setting) for each in total_bytes.tolist()])
     return np.asarray(errors[:, None] <= room)
-
-
-def _room(total_bytes: float, setting: Setting) -> float:
-    """Return how many standard deviations a peak is below the usable memory of a device."""
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
-    return log(usable / max(total_bytes, 1.0)) / sqrt(memory_interval(setting).sigma ** 2 + SLACK**2)
 
 
 def memory_origin() -> str:

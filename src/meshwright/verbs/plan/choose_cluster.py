@@ -5,20 +5,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from meshwright.cluster.catalog_prices import ON_DEMAND
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.shorthand import SOURCE
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer, offers
-from meshwright.economy.cluster_ranking import RankedCluster, pareto_front, ranked
+from meshwright.economy.cluster_ranking import RankedCluster, best_of_families, pareto_front, ranked
+from meshwright.economy.cluster_row import cluster_row, family_row
+from meshwright.economy.limit_doubt import doubt
 from meshwright.economy.objectives import OBJECTIVES, Objective, objective
-from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
 from meshwright.verbs.plan.infeasible import infeasible_error
-from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer, checked
-from meshwright.verbs.plan.proposal import Proposal
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, checked
+from meshwright.verbs.plan.priced_proposal import PricedAnswer, priced_answer, within_limits
 from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress, Scope
@@ -33,6 +35,7 @@ class ClusterChoiceRequest:
     limits: Limits = field(default_factory=Limits)
     tokens: str | int | None = None
     assume: tuple[str, ...] = ()
+    price: str = ON_DEMAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,56 +52,69 @@ class CheckedClusterRequest:
 class Choice(PlanAnswer):
     """The plans, the best of each cluster where there are several; counts are those of the first one's cluster.
 
-    Clusters are compared by their fastest plans. ``standings`` has every cluster on offer in order; ``pareto_front``
-    those that none beats in time, money and energy, which are of the training if ``tokens`` are told, else of a step.
-    ``search_time_s`` is that of all of them.
+    Clusters are compared by their recommended plans. ``standings`` has every cluster on offer in order, ``families``
+    the best of each device family, ``pareto_front`` those that none beats in time, money and energy, which are of the
+    training if ``tokens`` are known, else of a step.
+    ``doubt`` says which limits the first plan misses in how many cases. ``search_time_s`` is that of all of them.
     """
 
     request: ClusterChoiceRequest = field(default_factory=lambda: ClusterChoiceRequest(()))
     tokens: int | None = None
     standings: tuple[RankedCluster, ...] = ()
+    families: tuple[RankedCluster, ...] = ()
+    doubt: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
+        limits = self.request.limits
         return PlanAnswer.to_json(self) | {
             "objective": self.request.objective,
-            "budget_usd": self.request.limits.budget_usd,
-            "deadline_days": self.request.limits.deadline_days,
+            "budget_usd": limits.budget_usd,
+            "deadline_days": limits.deadline_days,
+            "power_kw": limits.power_kw,
+            "sure": limits.sure,
+            "doubt": self.doubt,
             "per": "step" if self.tokens is None else "training",
-            "clusters": [standing.to_json() for standing in self.standings],
-            "pareto": [standing.to_json() for standing in pareto_front(self.standings)],
+            "families": [family_row(standing, limits) for standing in self.families],
+            "clusters": [cluster_row(standing, limits) for standing in self.standings],
+            "pareto": [cluster_row(standing, limits) for standing in pareto_front(self.standings)],
         }
 
 
 def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progress | None = None) -> Choice:
     """Search. Raises InputError for a wrong question, and InfeasibleError where nothing fits or keeps to the limits."""
     began = time.perf_counter()
-    checked = _checked(question, request)
+    checked, limits = _checked(question, request), request.limits
     contenders = tuple(
-        OfferedCluster(offer, _on(question, offer).header, TrainingCost.of(setting, checked.terms), scope)
+        OfferedCluster(offer, _on(question, offer), TrainingCost.of(setting, checked.terms), scope)
         for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
     )
     if len(contenders) == 1:
         (only,) = contenders
-        first = answer_allowing(_on(question, only.offer), only.course.setting, progress)
-        all_found = [_standing(only, first)]
-        _best(all_found, checked.aim, request.limits, only)
-        proposals = _weighed(_within(request.limits, first, only.course), only.course)
+        found = answer_allowing(only.question, only.course.setting, progress)
+        priced = [priced_answer(only.offer, only.course, found, limits)]
+        standings = [priced[0].standing]
     else:
-        all_found = rank_clusters(contenders, checked.aim, progress)
-        shown = _best(all_found, checked.aim, request.limits, contenders[-1])[: question.top]
-        answers = [answer(replace(_on(question, s.offer), top=1), s.course.setting, progress) for s in shown]
-        first = answers[0]
-        kept = (_within(request.limits, a, s.course) for a, s in zip(answers, shown, strict=True))
-        proposals = tuple(_weighed(k, s.course)[0] for k, s in zip(kept, shown, strict=True))
+        ranking = rank_clusters(contenders, checked.aim, limits, progress)
+        priced = [one for one in ranking if isinstance(one, PricedAnswer)]
+        standings = [one.standing if isinstance(one, PricedAnswer) else one for one in ranking]
+    shown = _best(standings, checked.aim, limits, contenders[-1])[: question.top]
+    of_cluster = {one.standing.offer.on: one for one in priced}
+    best = [of_cluster[standing.offer.on] for standing in shown]
+    first = best[0].answer
+    proposals = tuple(one.proposal for one in best)
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
     if len(contenders) > 1:
         counts["search_time_s"] = time.perf_counter() - began
+    else:
+        proposals = within_limits(best[0], limits)
     return Choice(
         **counts | {"proposals": proposals},
         request=request,
         tokens=checked.terms.tokens,
-        standings=tuple(all_found),
+        standings=tuple(standings),
+        families=tuple(best_of_families(standings, checked.aim, limits)),
+        doubt=doubt(shown[0], standings, checked.aim, limits),
     )
 
 
@@ -116,32 +132,18 @@ def _best(
     return kept
 
 
-def _standing(only: OfferedCluster, found: PlanAnswer) -> RankedCluster:
-    best = found.fastest
-    return RankedCluster(only.offer, only.course, "searched", best.report.step_time_s, best.plan)
-
-
-def _within(limits: Limits, found: PlanAnswer, course: TrainingCost) -> list[Proposal]:
-    """Return the plans that keep to the limits; the fastest one if only that does."""
-    kept = [one for one in found.proposals if limits.met(course.costs(one.report.step_time_s))]
-    return kept or [found.fastest]
-
-
-def _weighed(found: Sequence[Proposal], course: TrainingCost) -> tuple[Proposal, ...]:
-    return tuple(replace(one, report=report_with_training_cost(one.report, course)) for one in found)
-
-
 def _checked(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:
     """Check the request. Raise InputError with every problem."""
     problems: list[Problem] = []
-    terms = attempted(lambda: parse_terms(request.tokens, request.assume), problems)
+    terms = attempted(lambda: parse_terms(request.tokens, request.assume, request.price), problems)
     aim = attempted(lambda: objective(request.objective), problems)
     problems += request.limits.problems(terms)
     offered = attempted(lambda: offers(request.on), problems)
     settled = _settled(question, offered, terms or TrainingTerms(), problems)
     if offered is not None and terms is not None:
-        clusters = [terms.assumed.on(offer.cluster) for offer in offered]
+        clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
+        problems += terms.unknown_families(clusters)
         problems += _of_one_cluster(question) if len(offered) > 1 else ()
     if problems or terms is None or aim is None or offered is None or settled is None:
         raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])
@@ -169,7 +171,7 @@ def _settled(
         pair = found[_kind(offer)]
         assert pair is not None, "what is wrong is a problem"
         setting, scope = pair
-        settled.append((replace(setting, cluster=terms.assumed.on(offer.cluster)), scope))
+        settled.append((replace(setting, cluster=terms.on(offer.cluster)), scope))
     return tuple(settled)
 
 
@@ -189,6 +191,12 @@ def _unknown(
         figures.append(("objective", request.objective, aim))
     if request.limits.budget_usd is not None:
         figures.append(("budget", request.limits.budget_usd, OBJECTIVES["cost"]))
+    if request.limits.power_kw is not None:
+        for device in dict.fromkeys(
+            pool.device.id for one in clusters for pool in one.pools if not pool.node.power_w
+        ):
+            rule = f"the power of a node of {device} is not known"
+            yield Problem("power", request.limits.power_kw, rule, f"--assume {device}:power_kw_per_node=10")
     for name, value, needed in figures:
         if not any(map(needed.known, clusters)):
             names = ", ".join(dict.fromkeys(pool.device.id for one in clusters for pool in one.pools))

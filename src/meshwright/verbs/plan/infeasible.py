@@ -24,7 +24,7 @@ def infeasible_error(
     searched = [standing for standing in found if standing.state == "searched"]
     if not searched:
         return _nothing_fits(found, largest)
-    if not any(limits.met(standing.costs) for standing in searched):
+    if not any(standing.holds(limits) for standing in searched):
         return _beyond_limits(found, limits)
     return _nothing_measured(found, aim)
 

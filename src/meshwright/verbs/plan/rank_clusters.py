@@ -1,18 +1,20 @@
 """Search several clusters for one question: bound all of them first, then search the ones left open.
 
-A cluster is searched unless another one beats it whatever its plans do: no worse in time, money, energy and the
-objective at the least time that any of its legal plans that may fit can take
+A cluster is searched unless another one of the same device family beats it whatever its plans do: no worse in time,
+money, energy and the objective at the least time that any of its legal plans that may fit can take
 (``cost/lower_bounds/coarse_time_and_memory.py``). Those with the least bound of time come first: what comes later
-can hardly beat them. Of a cluster that is searched only plans matter below the time from which on another one beats
-it. So the set of what no cluster beats is exact, and so is the best by the objective within any budget and before
-any deadline.
+can hardly beat them. A cluster is searched only if it has a plan below the time from which on another one beats it.
+So the set of what no cluster beats is exact, and so is the best by the objective within any limits, of all clusters and
+of each family.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.cluster_ranking import (
     RankedCluster,
@@ -22,9 +24,10 @@ from meshwright.economy.cluster_ranking import (
 )
 from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
-from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.verbs.plan.best_plan import best_plan, least_step_s
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.plan.priced_proposal import PricedAnswer, priced_answer
 from meshwright.verbs.plan.search_space import Progress, Scope
 
 T = TypeVar("T")
@@ -35,23 +38,35 @@ class OfferedCluster:
     """A cluster on offer with the question that is asked of it. ``course`` has its setting."""
 
     offer: Offer
-    header: ShortPlan
+    question: PlanRequest
     course: TrainingCost
     scope: Scope
+
+    @property
+    def header(self) -> ShortPlan:
+        """Nouns and workload of the question."""
+        return self.question.header
+
+    @property
+    def family(self) -> str:
+        """The device's id."""
+        return self.offer.cluster.pools[0].device.id
 
     def least_step_s(self) -> float | None:
         """No plan that may fit takes less; as ``best_plan.least_step_s``."""
         return least_step_s(self.scope, self.course.setting)
 
-    def searched(self, least: float, against: Sequence[RankedCluster], aim: Objective) -> RankedCluster:
-        """With its best plan, unless one of others that were searched beats it, or nothing fits."""
-        enough = dominated_from_step_s(self.course, least, against, aim)
+    def searched(
+        self, least: float, against: Sequence[RankedCluster], aim: Objective, limits: Limits
+    ) -> RankedCluster | PricedAnswer:
+        """With its recommended plan, unless one of others that were searched beats it, or nothing fits."""
+        enough = dominated_from_step_s(self.course, least, against, aim, limits)
         found = best_plan(self.scope, self.course.setting, enough) if least < enough else None
         if found is not None:
-            plan = short_plan(found.plans, found.row, self.header)
-            return RankedCluster(self.offer, self.course, "searched", found.step_s, plan)
+            one = answer(self.question, self.course.setting)
+            return priced_answer(self.offer, self.course, one, limits)
         if enough < inf:
-            by = dominating_cluster(self.course, enough, against, aim)
+            by = dominating_cluster(self.course, enough, against, aim, limits)
             assert by is not None, "that is what is enough"
             return dominated_cluster(self.offer, self.course, enough, by)
         why = "no plan that was looked at fits into the memory of a device"
@@ -59,10 +74,10 @@ class OfferedCluster:
 
 
 def rank_clusters(
-    contenders: Sequence[OfferedCluster], aim: Objective, progress: Progress | None = None
-) -> list[RankedCluster]:
-    """Rank all clusters by the objective; results keep the clusters' order."""
-    found: dict[int, RankedCluster] = {}
+    contenders: Sequence[OfferedCluster], aim: Objective, limits: Limits, progress: Progress | None = None
+) -> list[RankedCluster | PricedAnswer]:
+    """Search what another cluster of its device family does not beat; results keep the clusters' order."""
+    found: dict[int, RankedCluster | PricedAnswer] = {}
     least: dict[int, float] = {}
     for index, one in _with_progress(contenders, "bounds of clusters", progress):
         bound = one.least_step_s()
@@ -76,10 +91,13 @@ def rank_clusters(
         else:
             least[index] = bound
     quickest = sorted(least, key=lambda index: contenders[index].course.seconds(least[index]) or inf)
-    searched: list[RankedCluster] = []
+    searched: dict[str, list[RankedCluster]] = defaultdict(list)
     for _, index in _with_progress(quickest, "plans of clusters", progress):
-        found[index] = contenders[index].searched(least[index], searched, aim)
-        searched += [found[index]] if found[index].state == "searched" else []
+        one = contenders[index]
+        against = searched[one.family]
+        found[index] = priced = one.searched(least[index], against, aim, limits)
+        if isinstance(priced, PricedAnswer):
+            against.append(priced.standing)
     return [found[index] for index in range(len(contenders))]
 
 

@@ -1,0 +1,156 @@
+"""Draws of a training: step time, memory, price, failure rate and number of failures, and what follows from them.
+
+A draw has one error of each kind per device family, which all numbers of its devices share:
+
+- the step time: the drawn constants of the cost model and the parts of its error (``cost/uncertainty``);
+- the peak of memory, and so whether the plan fits;
+- the price: one of the offers whose median it is;
+- the failure rate: Gamma(n + ½) over the window in which n failures were counted (Jeffreys' prior);
+- the number of failures: Poisson, with the mean at this step time and rate.
+
+What the user gave, and what was published without offers or a count, has no spread. A failure costs what it costs on
+average; checkpoints are written as often as is best for the rate that is not drawn. Peaks of power are not drawn.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import isfinite
+from statistics import NormalDist
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.uncertainty.memory_error import memory_room
+from meshwright.economy.budget_and_deadline import Limits
+from meshwright.economy.checkpoint_interval import useful_share
+from meshwright.economy.failure_counts import Floats, poisson_quantiles
+from meshwright.economy.goodput import NOTHING
+from meshwright.economy.spare_nodes import stopped_share
+from meshwright.economy.training_cost import Costs, TrainingCost
+from meshwright.units import HOUR_S
+
+Bools = NDArray[np.bool_]
+OUTSIDE = 0.1
+"""Share of the draws below the low end, and above the high end, of an 80 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingDraws:
+    """``seconds`` of all steps, infinite where failures come faster than progress; ``usd`` None without a price."""
+
+    course: TrainingCost
+    fits: Bools
+    seconds: Floats
+    usd: Floats | None
+
+    def met(self, limits: Limits) -> Bools:
+        """Return in which draws the plan fits and its training keeps all limits."""
+        return np.asarray(np.logical_and.reduce([self.fits, *self._by_limit(limits).values()]))
+
+    def sure(self, limits: Limits) -> float:
+        """Return the probability that all limits hold."""
+        return float(self.met(limits).mean())
+
+    def missed(self, limits: Limits) -> dict[str, float]:
+        """Return the share of draws in which each limit is missed, by the limit's name."""
+        return {name: float(1 - kept.mean()) for name, kept in self._by_limit(limits).items()}
+
+    def ends(self, name: str) -> tuple[float, float] | None:
+        """Return the 80 % interval of a cost, by its name in ``Costs``; None where it is unknown or has no end."""
+        if name == "usd":
+            return None if self.usd is None else _ends(self.usd)
+        ends = _ends(self.seconds)
+        costs = None if ends is None else [getattr(self.course.costs_of(end), name) for end in ends]
+        return None if costs is None or None in costs else (costs[0], costs[1])
+
+    def costs_at(self, probability: float) -> Costs:
+        """Return the costs that are not passed with a probability, each by itself."""
+        seconds = float(np.quantile(self.seconds, probability, method="inverted_cdf"))
+        usd = None if self.usd is None else float(np.quantile(self.usd, probability, method="inverted_cdf"))
+        if not isfinite(seconds):
+            return Costs(power_kw=self.course.power_kw)
+        return replace(self.course.costs_of(seconds), usd=usd)
+
+    def _by_limit(self, limits: Limits) -> dict[str, Bools]:
+        days, kept = self.seconds / (24 * HOUR_S), {}
+        if limits.deadline_days is not None:
+            kept["deadline"] = days <= limits.deadline_days
+        if limits.budget_usd is not None:
+            kept["budget"] = np.zeros(len(days), bool) if self.usd is None else self.usd <= limits.budget_usd
+        if limits.power_kw is not None:
+            kept["power"] = np.full(len(days), limits.powered(Costs(power_kw=self.course.power_kw)))
+        return kept
+
+
+def training_draws(
+    course: TrainingCost, step_s: float, log_errors: Floats, total_bytes: float
+) -> TrainingDraws:
+    """Return the draws of a plan's training.
+
+    ``log_errors`` are draws of the logarithm of its step time over the predicted one, ``step_s``.
+    """
+    family, count = course.setting.cluster.pools[0].device.id, len(log_errors)
+    seconds = _seconds(course, step_s * np.exp(log_errors), family)
+    room = memory_room(total_bytes, course.setting)
+    price = course.setting.cluster.pool.usd_per_device_hour
+    usd = None
+    if price is not None:
+        offers = np.array(price.offers or (price.value,))
+        drawn = offers[(uniforms(f"{family} price", count).probability * len(offers)).astype(np.int64)]
+        usd = seconds / HOUR_S * course.devices_paid * drawn
+    return TrainingDraws(course, uniforms(f"{family} memory", count).normal <= room, seconds, usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniforms:
+    """Equally spaced probabilities in a random order, and the quantiles of a normal distribution at them."""
+
+    probability: Floats
+    normal: Floats
+
+
+@cache
+def uniforms(name: str, count: int) -> Uniforms:
+    """Return draws that are always the same for a name."""
+    spaced = (np.arange(count) + 0.5) / count
+    order = np.random.default_rng(crc32(name.encode())).permutation(count)
+    return Uniforms(spaced[order], np.array([NormalDist().inv_cdf(each) for each in spaced])[order])
+
+
+def _seconds(course: TrainingCost, step_s: Floats, family: str) -> Floats:
+    work_s, found = course.steps * step_s, course.outages
+    if found is None:
+        return work_s
+    mtbf_s = found.mtbf_s / rate_draws(found.events, family, len(step_s))
+    interval_s = np.maximum(found.interval_s, step_s)
+    useful = np.array(
+        [
+            useful_share(work, found.write_s, found.restart_s, mtbf)
+            for work, mtbf in zip(interval_s.tolist(), mtbf_s.tolist(), strict=True)
+        ]
+    )
+    running = 1 - np.array(
+        [stopped_share(mtbf, found.repair_s, found.spare_nodes) for mtbf in mtbf_s.tolist()]
+    )
+    ends = running * useful > NOTHING
+    expected_s = np.where(ends, work_s / np.where(ends, running * useful, 1.0), np.inf)
+    without_s = work_s * (1 + found.write_s / interval_s)
+    mean = np.where(ends, expected_s * running / mtbf_s, 0.0)
+    drawn = uniforms(f"{family} failures", len(step_s))
+    counts = poisson_quantiles(drawn.probability, drawn.normal, mean)
+    each_s = np.divide(expected_s - without_s, mean, out=np.zeros_like(mean), where=mean > 0)
+    return np.where(ends, without_s + counts * each_s, np.inf)
+
+
+def rate_draws(events: int | None, family: str, count: int = 4096) -> Floats:
+    """Return drawn failure rates of a family over the one that is known; ones where nobody counted failures."""
+    if not events:
+        return np.ones(count)
+    draw = np.random.default_rng(crc32(f"{family} rate".encode()))
+    return draw.standard_gamma(events + 0.5, count) / events
+
+
+def _ends(values: Floats) -> tuple[float, float] | None:
+    low, high = np.quantile(values, (OUTSIDE, 1 - OUTSIDE), method="inverted_cdf")
+    return (float(low), float(high)) if np.isfinite(high) else None

@@ -1,0 +1,66 @@
+"""Weigh a proposed plan by what its training costs: with draws, and with the cost in its report."""
+
+from dataclasses import dataclass, replace
+
+from meshwright.cost.plan_report import as_array
+from meshwright.cost.uncertainty.step_draws import draws_of_step_errors, log_step_errors
+from meshwright.economy.budget_and_deadline import Limits
+from meshwright.economy.cluster_offers import Offer
+from meshwright.economy.cluster_ranking import RankedCluster
+from meshwright.economy.report_with_training_cost import report_with_training_cost
+from meshwright.economy.training_cost import TrainingCost
+from meshwright.economy.training_draws import TrainingDraws, training_draws, uniforms
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.forms.long import LongPlan
+from meshwright.result import Report
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer
+from meshwright.verbs.plan.proposal import Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class PricedAnswer:
+    """A cluster with the plan that was chosen on it, and the answer that this plan is of."""
+
+    standing: RankedCluster
+    answer: PlanAnswer
+    proposal: Proposal
+
+
+def draws_of_plan(course: TrainingCost, plan: LongPlan, report: Report) -> TrainingDraws:
+    """Return draws of the training of a predicted plan."""
+    family = course.setting.cluster.pools[0].device.id
+    normal = uniforms(f"{family} step", draws_of_step_errors()).normal
+    errors = log_step_errors(as_array(plan, course.setting), course.setting, normal)[:, 0]
+    return training_draws(course, report.step_time_s, errors, report.memory_bytes["total"])
+
+
+def draws_of_proposal(course: TrainingCost, one: Proposal) -> TrainingDraws:
+    """Return draws of a proposed plan's training."""
+    long = one.long or expand(one.plan, course.setting.model.architecture)
+    return draws_of_plan(course, long, one.report)
+
+
+def priced_answer(offer: Offer, course: TrainingCost, found: PlanAnswer, limits: Limits) -> PricedAnswer:
+    """Return a cluster with its plan: the first recommended one that keeps the limits, else the fastest if that does.
+
+    Where none does it is the recommended one.
+    """
+    priced = [_priced(offer, course, one, found) for one in (*found.proposals, found.fastest)]
+    return next((one for one in priced if one.standing.holds(limits)), priced[0])
+
+
+def within_limits(first: PricedAnswer, limits: Limits) -> tuple[Proposal, ...]:
+    """Return all plans of one cluster that keep the limits, the chosen one first."""
+    chosen, offer, course = first.proposal, first.standing.offer, first.standing.course
+    priced = (_priced(offer, course, one, first.answer) for one in first.answer.proposals)
+    kept = (one.proposal for one in priced if one.standing.holds(limits))
+    return chosen, *(one for one in kept if one.plan != chosen.plan)
+
+
+def _priced(offer: Offer, course: TrainingCost, one: Proposal, answer: PlanAnswer) -> PricedAnswer:
+    draws = draws_of_proposal(course, one)
+    report = report_with_training_cost(one.report, course, draws)
+    standing = RankedCluster(
+        offer, course, "searched", report.step_time_s, one.plan, report=report, draws=draws
+    )
+    return PricedAnswer(standing, answer, replace(one, report=report))
