@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.economy.assumptions import Assumptions
+from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.cluster_ranking import (
     CLOSE,
@@ -40,13 +41,13 @@ def stood(name, step_s):
 def test_beaten_from_is_where_beaten_begins(steps, least, aim, here):
     found = [stood(name, step_s) for name, step_s in zip(NAMES, steps, strict=False)]
     course, objective = COURSES[here], OBJECTIVES[aim]
-    begins = dominated_from_step_s(course, least, found, objective)
+    begins = dominated_from_step_s(course, least, found, objective, Limits())
     assert begins >= least
     if begins < inf:
-        assert dominating_cluster(course, begins, found, objective)
-        assert dominating_cluster(course, 2 * begins, found, objective)
+        assert dominating_cluster(course, begins, found, objective, Limits())
+        assert dominating_cluster(course, 2 * begins, found, objective, Limits())
     if least * CLOSE < begins < inf:
-        assert not dominating_cluster(course, begins / CLOSE**2, found, objective)
+        assert not dominating_cluster(course, begins / CLOSE**2, found, objective, Limits())
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), STEPS), max_size=8))
@@ -58,7 +59,7 @@ def test_who_is_in_the_set_is_beaten_by_none(drawn):
     assert seconds == sorted(seconds)
     for standing in found:
         others = [other for other in found if other is not standing]
-        by = dominating_cluster(standing.course, standing.step_s, others, OBJECTIVES["time"])
+        by = dominating_cluster(standing.course, standing.step_s, others, OBJECTIVES["time"], Limits())
         assert (by is None) == (standing in best)
 
 

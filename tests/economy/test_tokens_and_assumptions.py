@@ -1,12 +1,11 @@
 """Tokens and assumptions as people write them."""
 
-from dataclasses import fields
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.economy.assumptions import Assumptions, parse_assumptions
+from meshwright.cluster.load import load_cluster
+from meshwright.economy.assumptions import NAMES, Assumptions, parse_assumptions
 from meshwright.economy.tokens_and_assumptions import parse_terms, parse_tokens
 from meshwright.errors import InputError
 
@@ -79,6 +78,38 @@ def test_all_that_is_wrong_is_said_at_once():
 
 
 def test_every_assumption_can_be_said():
-    for field in fields(Assumptions):
-        value = getattr(parse_assumptions([f"{field.name}=3"]), field.name)
-        assert value == 3
+    for name in NAMES:
+        assert getattr(parse_assumptions([f"{name}=3"]), name) == 3
+        assert getattr(parse_assumptions([f"h100:{name}=3"]).of_device("h100-sxm-80gb"), name) == 3
+
+
+def test_an_assumption_of_one_family_goes_before_that_of_all():
+    found = parse_assumptions(["b200:usd_per_device_hour=2", "usd_per_device_hour=3"])
+    assert found.of_device("b200").usd_per_device_hour == 2
+    assert found.of_device("h100-sxm-80gb").usd_per_device_hour == 3
+    assert found.on(load_cluster("b200 x 8")).pool.usd_per_device_hour.value == 2
+
+
+@pytest.mark.parametrize("text", ["pue=0.9", "b200:pue=0", "kg_co2_per_kwh=-1"])
+def test_numbers_out_of_range(text):
+    with pytest.raises(InputError, match="or more"):
+        parse_assumptions([text])
+
+
+def test_a_family_that_no_cluster_has():
+    terms = parse_terms("1B", ["b200:usd_per_device_hour=2", "own-chip:restart_s=1"])
+    problems = list(terms.unknown_families([load_cluster("h100 x 8")]))
+    assert [problem.value for problem in problems] == ["b200", "own-chip"]
+
+
+def test_prices_of_another_term():
+    usual, spot = load_cluster("h100 x 8"), parse_terms(price="spot").on(load_cluster("h100 x 8"))
+    assert spot.pool.usd_per_device_hour.value < usual.pool.usd_per_device_hour.value
+    assert "spot prices of" in spot.pool.usd_per_device_hour.source
+    lowest = parse_terms(price="lowest").on(usual).pool.usd_per_device_hour
+    assert lowest.value <= min(spot.pool.usd_per_device_hour.offers)
+    assert not lowest.offers
+    given = parse_terms(assume=["usd_per_device_hour=9"], price="spot").on(usual)
+    assert given.pool.usd_per_device_hour.value == 9
+    with pytest.raises(InputError, match="is no term of prices"):
+        parse_terms(price="rent")

@@ -26,8 +26,10 @@ class Sourced:
     events: int | None = None
 
     def to_data(self) -> dict[str, object]:
-        """Return the keys of a cluster file."""
-        return {"value": self.value, "source": self.source, "date": self.date}
+        """Return the keys of a cluster file; of what tells how sure the value is, only what is known."""
+        known = {"offers": list(self.offers), "term": self.term, "events": self.events}
+        data: dict[str, object] = {"value": self.value, "source": self.source, "date": self.date}
+        return data | {name: value for name, value in known.items() if value not in ([], "", None)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

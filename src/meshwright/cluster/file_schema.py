@@ -101,6 +101,9 @@ class Figure(Strict):
     value: NotNegative
     source: Text = "the cluster file"
     date: Text = ""
+    offers: tuple[Positive, ...] = ()
+    term: Text = ""
+    events: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
 
 DeviceSpec = Annotated[DeviceFile, BeforeValidator(_named)]

@@ -166,7 +166,9 @@ def _failures(spec: ClusterFile, pools: tuple[Pool, ...]) -> Sourced | None:
 
 
 def _sourced(figure: Figure | None) -> Sourced | None:
-    return None if figure is None else Sourced(figure.value, figure.source, figure.date)
+    if figure is None:
+        return None
+    return Sourced(figure.value, figure.source, figure.date, figure.offers, figure.term, figure.events)
 
 
 def _twice(names: list[str]) -> list[Problem]:

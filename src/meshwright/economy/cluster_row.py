@@ -8,6 +8,7 @@ from meshwright.cluster.cluster import Sourced
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.report_with_training_cost import expected_failures
+from meshwright.economy.training_cost import Costs
 from meshwright.economy.training_draws import OUTSIDE, rate_draws
 from meshwright.units import DAY_S
 
@@ -75,11 +76,11 @@ def cluster_row(standing: RankedCluster, limits: Limits) -> dict[str, Any]:
 def family_row(standing: RankedCluster, limits: Limits) -> dict[str, Any]:
     """Return the row of a family's best cluster, with what it misses of the limits."""
     searched = standing.state == "searched"
-    over = limits.over(limits_costs(standing, limits)) if searched else dict.fromkeys(("days", "usd", "kw"))
+    over = limits.over(_costs_held(standing, limits)) if searched else dict.fromkeys(("days", "usd", "kw"))
     return {"meets": standing.holds(limits), "misses": over} | cluster_row(standing, limits)
 
 
-def limits_costs(standing: RankedCluster, limits: Limits):
+def _costs_held(standing: RankedCluster, limits: Limits) -> Costs:
     """Return the costs that are held against the limits: predicted ones, or those not passed with the probability."""
     if limits.sure is None or standing.draws is None:
         return standing.costs
