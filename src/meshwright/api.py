@@ -73,6 +73,9 @@ def plan(
     objective: str = "throughput",
     budget_usd: float | None = None,
     deadline_days: float | None = None,
+    power_kw: float | None = None,
+    sure: float | None = None,
+    price: str = "on-demand",
     keep: Iterable[str] = (),
     forbid: Iterable[str] = (),
     allow: Iterable[str] = (),
@@ -92,7 +95,8 @@ def plan(
     ``allow=["dtypes"]`` searches element types of states too.
 
     ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
-    the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens`` limit the choice.
+    the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens``, and ``power_kw``, limit
+    the choice: ``sure`` is the probability with which they must hold. ``price``: the term of prices.
 
     ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
     forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
@@ -132,7 +136,9 @@ def plan(
         recommend,
         tuple(dict.fromkeys(allow)),
     )
-    wish = ClusterChoiceRequest(named, objective, Limits(budget_usd, deadline_days), tokens, tuple(assume))
+    wish = ClusterChoiceRequest(
+        named, objective, Limits(budget_usd, deadline_days, power_kw, sure), tokens, tuple(assume), price
+    )
     return choose(question, wish, progress)
 
 
@@ -142,14 +148,16 @@ def predict(
     settings: Iterable[str] = (),
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
+    price: str = "on-demand",
 ) -> Report:
     """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
     ``tokens``: what a training of so many comes to, "15T". ``assume``: what nobody else says, as ``restart_s=300``.
+    ``price``: the term of prices.
     """
     from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
-    return report_with_training_estimate(lambda: load(path, settings), tokens, assume)
+    return report_with_training_estimate(lambda: load(path, settings), tokens, assume, price)
 
 
 def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
@@ -194,8 +202,18 @@ def emulate(
     return emulated(load(path, settings), ranks, LIMIT_S if limit_s is None else limit_s, progress)
 
 
-def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
-    """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it."""
+def compare(
+    a: str | Path,
+    b: str | Path,
+    *,
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+    price: str = "on-demand",
+) -> dict[str, Any]:
+    """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it.
+
+    ``tokens``, ``assume`` and ``price`` as of ``predict``, for both plans.
+    """
     from meshwright.present.plan_answers.comparison import compare_reports
     from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
@@ -203,8 +221,12 @@ def compare(a: str | Path, b: str | Path) -> dict[str, Any]:
         rule = "is a trace by its name, and the plan that it is a trace of comes first"
         raise InputError(Problem("a", str(a), rule, f"meshwright compare {b} {a}"))
     if is_trace(b):
+        if tokens is not None:
+            rule = "is of a whole training, and a trace is of single steps"
+            raise InputError(Problem("tokens", tokens, rule, "leave it out, or compare two plan files"))
         return compare_with_trace(load(a), b)
-    return compare_reports((load(a), predict(a)), (load(b), predict(b)))
+    reports = (predict(path, tokens=tokens, assume=assume, price=price) for path in (a, b))
+    return compare_reports(*zip((load(a), load(b)), reports, strict=True))
 
 
 def explain(

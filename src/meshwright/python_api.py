@@ -16,7 +16,7 @@ from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
-from meshwright.cli.plan import render_plan_answer
+from meshwright.cli.plan import handed_on_tables, render_plan_answer
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
@@ -73,11 +73,19 @@ def plan(
     tokens: str | int | None = None,
     budget: float | None = None,
     deadline: float | None = None,
+    power: float | None = None,
+    sure: float | None = None,
+    price: str = "on-demand",
     assume: Iterable[str] = (),
     why: bool = False,
     output: PathLike | None = None,
+    csv: PathLike | None = None,
+    markdown: PathLike | None = None,
 ) -> Answer:
-    """Search the best plans of a model on a cluster. ``budget`` in US dollars, ``deadline`` in days.
+    """Search the best plans of a model on a cluster.
+
+    ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
+    hold.
 
     ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``: the
     answer prints every reason, plan and count, not the summary.
@@ -86,6 +94,7 @@ def plan(
     file = None if output is None else Path(output)
     for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
         check_writable(path, "output")
+    _check_all({"csv": csv, "markdown": markdown})
     found = api.plan(
         model,
         on=on,
@@ -112,10 +121,13 @@ def plan(
         tokens=tokens,
         budget_usd=budget,
         deadline_days=deadline,
+        power_kw=power,
+        sure=sure,
+        price=price,
         assume=_several(assume),
     )
     files = found.proposals[0].files(file) if file else {}
-    write_all(files)
+    write_all(files | handed_on_tables(found.to_json()["clusters"], _path(csv), _path(markdown)))
     return Answer(
         found.to_json(),
         lambda data: render_plan_answer(
@@ -139,11 +151,12 @@ def predict(
     csv: PathLike | None = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
+    price: str = "on-demand",
 ) -> Answer:
     """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
     settings = _several(set)
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
-    report = api.predict(plan, settings=settings, tokens=tokens, assume=_several(assume))
+    report = api.predict(plan, settings=settings, tokens=tokens, assume=_several(assume), price=price)
     if trace:
         write_whole(Path(trace), json.dumps(api.trace(plan, settings=settings), allow_nan=False))
     if stage_times:
@@ -158,9 +171,17 @@ def predict(
     )
 
 
-def compare(a: PathLike, b: PathLike) -> Answer:
-    """Compare two plan files, or the prediction of a plan with a Kineto trace of it."""
-    return Answer(api.compare(a, b), lambda data: render_comparison(data, str(a), str(b)))
+def compare(
+    a: PathLike,
+    b: PathLike,
+    *,
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+    price: str = "on-demand",
+) -> Answer:
+    """Compare two plan files, with ``tokens`` their trainings too, or a plan's prediction with a Kineto trace of it."""
+    found = api.compare(a, b, tokens=tokens, assume=_several(assume), price=price)
+    return Answer(found, lambda data: render_comparison(data, str(a), str(b)))
 
 
 def explain(plan: PathLike, *, against: PathLike | None = None) -> Answer:
@@ -426,6 +447,10 @@ def schedule(
 def _several(values: str | Iterable[str]) -> tuple[str, ...]:
     """Return one value or several as a tuple."""
     return (values,) if isinstance(values, str) else tuple(values)
+
+
+def _path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _text(path: PathLike | None) -> str | None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
 from meshwright.cli.options.shared_options import AsJson, Debug
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
@@ -16,6 +17,9 @@ def compare(
             metavar="B", help="Another plan file, or a Kineto trace (.json, .json.gz) of a rank that ran A."
         ),
     ],
+    tokens: Tokens = None,
+    assume: Assume = None,
+    price: PriceTerm = "on-demand",
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -23,4 +27,4 @@ def compare(
     with errors_as_messages(as_json, debug):
         from meshwright import python_api
 
-        print_answer(python_api.compare(a, b), as_json)
+        print_answer(python_api.compare(a, b, tokens=tokens, assume=assume or (), price=price), as_json)

@@ -1,6 +1,7 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,8 +53,13 @@ def plan(
     tokens: goals.Tokens = None,
     budget: goals.Budget = None,
     deadline: goals.Deadline = None,
+    power: goals.Power = None,
+    sure: goals.Sure = None,
+    price: goals.PriceTerm = "on-demand",
     assume: goals.Assume = None,
     output: options.Output = None,
+    csv: goals.ClusterCsv = None,
+    markdown: goals.ClusterMarkdown = None,
     why: options.Why = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -65,6 +71,9 @@ def plan(
         solving = options.solving(solve, solve_steps, seed)
         for file in [] if output is None else [output, *([output.with_suffix(".csv")] if solving else [])]:
             check_writable(file, "output")
+        for name, table in (("csv", csv), ("markdown", markdown)):
+            if table is not None:
+                check_writable(table, name)
         answer = api.plan(
             model,
             on=on,
@@ -91,16 +100,28 @@ def plan(
             tokens=tokens,
             budget_usd=budget,
             deadline_days=deadline,
+            power_kw=power,
+            sure=sure,
+            price=price,
             assume=assume or (),
             progress=ProgressLine(),
         )
         best = answer.proposals[0]
-        write_all(files := best.files(output) if output else {})
+        tables = handed_on_tables(answer.to_json()["clusters"], csv, markdown)
+        write_all((files := best.files(output) if output else {}) | tables)
         if as_json:
             print_json(answer.to_json())
             return
         print_remarks(best.report.remarks)
         render_plan_answer(answer.to_json(), best.reasons, [str(path) for path in files], why=why)
+
+
+def handed_on_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path | None) -> dict[Path, str]:
+    """Return the texts of the files with a row for each cluster."""
+    from meshwright.present.plan_answers.cluster_table import csv_table, markdown_table
+
+    written = ((csv, csv_table), (markdown, markdown_table))
+    return {path: table(rows) for path, table in written if path is not None}
 
 
 def render_plan_answer(

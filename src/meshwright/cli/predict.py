@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options.objective_options import Assume, Tokens
+from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
 from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
@@ -28,6 +28,7 @@ def predict(
     ] = None,
     tokens: Tokens = None,
     assume: Assume = None,
+    price: PriceTerm = "on-demand",
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -43,5 +44,6 @@ def predict(
             csv=csv,
             tokens=tokens,
             assume=assume or (),
+            price=price,
         )
         print_answer(answer, as_json)

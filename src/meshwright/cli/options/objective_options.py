@@ -1,5 +1,6 @@
 """Options of ``plan`` and ``predict`` for clusters, objectives, limits and the cost of a whole training."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,5 +29,33 @@ Deadline = Annotated[
 ]
 Assume = Annotated[
     list[str] | None,
-    typer.Option("--assume", metavar="NAME=VALUE", help="An assumption: spare_nodes=2. Repeatable."),
+    typer.Option(
+        "--assume",
+        metavar="NAME=VALUE",
+        help="An assumption: spare_nodes=2, or of one device family: b200:usd_per_device_hour=2. Repeatable.",
+    ),
+]
+Power = Annotated[
+    float | None,
+    typer.Option("--power", metavar="KW", help="Power that all nodes and the site around them may draw."),
+]
+Sure = Annotated[
+    float | None,
+    typer.Option(
+        "--sure",
+        metavar="P",
+        help="Probability with which all limits must hold; without it predicted values must.",
+    ),
+]
+PriceTerm = Annotated[
+    str,
+    typer.Option(
+        "--price", metavar="TERM", help="Term of prices: on-demand, capacity-block, spot or lowest."
+    ),
+]
+ClusterCsv = Annotated[
+    Path | None, typer.Option("--csv", help="Write a row with all figures for each cluster and count.")
+]
+ClusterMarkdown = Annotated[
+    Path | None, typer.Option("--markdown", help="Write the same rows as a Markdown table.")
 ]

@@ -1,6 +1,7 @@
 """Print several clusters: the best plan's result on each, and the clusters that no other beats."""
 
 from collections import Counter
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Console
@@ -10,12 +11,78 @@ from meshwright.present.console import percent, plain_table
 from meshwright.units import format_seconds
 
 MOST_ROWS = 24
-WIDEST_NAME = 46
+WIDEST_NAME, WIDEST_FAMILY = 46, 30
 LEFT = {
     "beaten": "that another one beats, by lower bounds of their steps",
     "nothing fits": "on which nothing fits",
     "nothing is legal": "on which nothing is legal",
 }
+
+
+def print_families(out: Console, data: dict[str, Any]) -> None:
+    """Print the best cluster of each device family of an answer in its JSON form, if there are several clusters."""
+    if len(data["clusters"]) < 2:
+        return
+    limited = any(data[name] is not None for name in ("budget_usd", "deadline_days", "power_kw"))
+    out.print(
+        "\n[bold]Device families[/bold], each with its best cluster"
+        + ("; the nearest where none keeps the limits." if limited else ".")
+    )
+    table = plain_table("cluster", "days (80 %)", "USD (80 %)", "kW", "spares", "sure", "limits")
+    for column in table.columns:
+        column.no_wrap = True
+    table.columns[0].max_width = WIDEST_FAMILY
+    for row in data["families"]:
+        table.add_row(
+            escape(row["cluster"]),
+            _with_ends(row, "days"),
+            _with_ends(row, "usd"),
+            _amount(row["power_kw"]),
+            str(row["spare_nodes"]),
+            percent(row["sure"]),
+            escape(_limits(row, limited=limited)),
+        )
+    out.print(table)
+    best = data["families"][0] if len(data["families"]) == 1 else _row_of_first_plan(data)
+    if best and best["price_source"]:
+        _print_line(out, f"Prices of {best['price_date'] or 'no date'}: {best['price_source']}.")
+    if best and best["failure_source"]:
+        _print_line(out, f"Failures: {best['failure_source']}.")
+
+
+def _print_line(out: Console, text: str) -> None:
+    out.print(escape(shorten(text, out.width, placeholder=" …")))
+
+
+def _row_of_first_plan(data: dict[str, Any]) -> dict[str, Any] | None:
+    cluster = data["plans"][0]["plan"]["cluster"]
+    return next((row for row in data["families"] if row["cluster"] == cluster), None)
+
+
+def _limits(row: dict[str, Any], *, limited: bool) -> str:
+    if row["state"] != "searched":
+        return row["state"]
+    if not limited or row["meets"]:
+        return "kept" if limited else ""
+    units = {"days": "days", "usd": "USD", "kw": "kW"}
+    over = [f"{_amount(row['misses'][name])} {unit}" for name, unit in units.items() if row["misses"][name]]
+    return "missed by " + ", ".join(over) if over else "too unsure"
+
+
+def _with_ends(row: dict[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    ends = "" if low is None or high is None else f" ({_short(low)}–{_short(high)})"
+    return f"{_short(row[name])}{ends}"
+
+
+def _short(value: float | None) -> str:
+    """Return a number to three digits, in thousands or millions where it is large."""
+    if value is None:
+        return "–"
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * size:
+            return f"{value / size:.3g}{unit}" if value < 1000 * size else f"{value / size:,.0f}{unit}"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def print_choices(out: Console, data: dict[str, Any], most_rows: int = MOST_ROWS) -> None:

@@ -10,6 +10,15 @@ from meshwright.present.console import console, plain_table
 from meshwright.result import Report
 from meshwright.units import format_bytes, format_seconds
 
+TRAINING_UNITS = {
+    "days": "days",
+    "device_hours": "h",
+    "usd": "USD",
+    "kwh": "kWh",
+    "power_kw": "kW",
+    "failures": "count",
+    "spare_nodes": "count",
+}
 NOTHING = 1e-9
 """Values below this have no useful ratio."""
 Side = tuple[Resolved, Report]
@@ -77,7 +86,21 @@ def _numbers(a: Report, b: Report) -> Iterator[dict[str, Any]]:
             values = {side: of[section].get(name) for side, of in (("a", left), ("b", right))}
             if name != "worst_rank" and all(isinstance(v, int | float | None) for v in values.values()):
                 yield {"quantity": f"{section}.{name}", **values, "unit": unit}
+    yield from _of_training(left["training"], right["training"])
     yield {"quantity": "fits", "a": left["fits"], "b": right["fits"], "unit": "choice"}
+
+
+def _of_training(a: dict[str, Any] | None, b: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """Yield what the trainings come to, where they were requested."""
+    if a is None or b is None:
+        return
+    for name, unit in TRAINING_UNITS.items():
+        values = {side: _value(of[name]) for side, of in (("a", a), ("b", b))}
+        yield {"quantity": f"training.{name}", **values, "unit": unit}
+
+
+def _value(figure: Any) -> Any:
+    return figure["value"] if isinstance(figure, dict) else figure
 
 
 def _shown(value: Any, unit: str) -> str:
