@@ -28,7 +28,7 @@ from meshwright.units import format_count, format_seconds
 
 MOST_LINES = 40
 MOST_PLANS = 5
-MOST_CLUSTERS = 3
+MOST_CLUSTERS = 2
 MOST_CAUSES = 4
 WIDEST = {"layout": 25, "schedule": 20, "recompute": 9}
 """Widest text of a column of the ranking; the rest is cut."""
