@@ -1,7 +1,7 @@
 """The ranking of clusters on offer: the costs of each one's recommended plan, or why its search stopped."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Literal
 
@@ -51,6 +51,24 @@ class RankedCluster:
     def point(self) -> Point:
         """Time, money and energy, the less the better."""
         return point(self.course, self.step_s or 0.0)
+
+    def costs_held(self, limits: Limits) -> Costs:
+        """Return what is held against the limits: predicted costs, or each cost that is not passed that probably."""
+        return self.costs if limits.sure is None or self.draws is None else self.draws.costs_at(limits.sure)
+
+    def least_budget(self, limits: Limits) -> float | None:
+        """Return the least dollars with which the other limits hold here; None where they do not."""
+        if limits.sure is not None:
+            return None if self.draws is None else self.draws.least_budget(limits)
+        others = replace(limits, budget_usd=None)
+        return self.costs.usd if others.met(self.costs) else None
+
+    def least_deadline(self, limits: Limits) -> float | None:
+        """Return the fewest days with which the other limits hold here; None where they do not."""
+        if limits.sure is not None:
+            return None if self.draws is None else self.draws.least_deadline(limits)
+        others = replace(limits, deadline_days=None)
+        return self.costs.days if others.met(self.costs) else None
 
     def sure(self, limits: Limits) -> float | None:
         """Return the probability that all limits hold and the plan fits; None where it was not searched."""

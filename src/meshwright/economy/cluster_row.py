@@ -8,7 +8,6 @@ from meshwright.cluster.cluster import Sourced
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.report_with_training_cost import expected_failures
-from meshwright.economy.training_cost import Costs
 from meshwright.economy.training_draws import OUTSIDE, rate_draws
 from meshwright.units import DAY_S
 
@@ -47,6 +46,7 @@ def cluster_row(standing: RankedCluster, limits: Limits) -> dict[str, Any]:
         "devices": standing.offer.cluster.devices,
         "state": standing.state,
         "why": standing.why,
+        "tokens": course.terms.tokens,
         "step_time_s": step_s,
         "step_time_low_s": report and report.step_time_low_s,
         "step_time_high_s": report and report.step_time_high_s,
@@ -76,15 +76,8 @@ def cluster_row(standing: RankedCluster, limits: Limits) -> dict[str, Any]:
 def family_row(standing: RankedCluster, limits: Limits) -> dict[str, Any]:
     """Return the row of a family's best cluster, with what it misses of the limits."""
     searched = standing.state == "searched"
-    over = limits.over(_costs_held(standing, limits)) if searched else dict.fromkeys(("days", "usd", "kw"))
+    over = limits.over(standing.costs_held(limits)) if searched else dict.fromkeys(("days", "usd", "kw"))
     return {"meets": standing.holds(limits), "misses": over} | cluster_row(standing, limits)
-
-
-def _costs_held(standing: RankedCluster, limits: Limits) -> Costs:
-    """Return the costs that are held against the limits: predicted ones, or those not passed with the probability."""
-    if limits.sure is None or standing.draws is None:
-        return standing.costs
-    return standing.draws.costs_at(limits.sure)
 
 
 def _ends(standing: RankedCluster, name: str) -> dict[str, float | None]:

@@ -62,6 +62,13 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
 )
 
 
+MOST_TOKENS = Objective(
+    "tokens of the training, the more the better",
+    lambda course, step_s: -(course.terms.tokens or 0),
+)
+"""Ranks clusters whose trainings have as many tokens as keep the limits; it is measured after the search."""
+
+
 def objective(name: str) -> Objective:
     """Return the objective called ``name``. Raise InputError with similar names."""
     if name not in OBJECTIVES:

@@ -11,17 +11,21 @@ from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.units import GIGA, MEGA, TERA
 
 SIZES = {"": 1.0, "K": 1e3, "M": MEGA, "B": GIGA, "T": TERA}
-MOST = 1e18
+MOST, MAX = 1e18, "max"
 _FORM = re.compile(r"(?P<number>\d[\d_,]*(?:\.\d+)?(?:e\+?\d{1,2})?)\s*(?P<size>[KMBT]?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingTerms:
-    """``tokens`` of the whole training, None where nobody asks; and the assumptions."""
+    """``tokens`` of the whole training, None where nobody asks; ``price`` is the term of prices.
+
+    ``most``: as many tokens as keep the limits.
+    """
 
     tokens: int | None = None
     assumed: Assumptions = field(default_factory=Assumptions)
     price: str = ON_DEMAND
+    most: bool = False
 
     def on(self, cluster: Cluster) -> Cluster:
         """Return the cluster with prices of the term, where they are the catalogue's, and with what is assumed."""
@@ -58,11 +62,12 @@ def parse_terms(
     """``15T`` and ``restart_s=300`` as terms. Raises InputError with all problems."""
     problems: list[Problem] = []
     attempted(lambda: check_price_term(price), problems)
-    count = None if tokens is None else attempted(lambda: parse_tokens(str(tokens)), problems)
+    most = str(tokens).strip() == MAX
+    count = None if tokens is None or most else attempted(lambda: parse_tokens(str(tokens)), problems)
     assumed = attempted(lambda: parse_assumptions(assume), problems)
     if problems or assumed is None:
         raise InputError(problems)
-    return TrainingTerms(count, assumed, price)
+    return TrainingTerms(count, assumed, price, most)
 
 
 def parse_tokens(text: str) -> int:

@@ -8,7 +8,7 @@ Spare nodes are paid for and draw power, and hours in which the job stands still
 all nodes, spare ones too, times its PUE. Powers are limits and rated maxima, so that energies are upper bounds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from meshwright.economy.goodput import NOTHING, FailureModel, failure_model, job_nodes
@@ -53,6 +53,11 @@ class TrainingCost:
         """Return the training cost of a setting, with the assumptions applied to its cluster."""
         here = terms.of_device(setting.cluster.pools[0].device.id)
         return cls(setting, here, failure_model(setting, here.assumed))
+
+    def with_steps(self, steps: int) -> "TrainingCost":
+        """Return the cost of a training of so many steps."""
+        tokens = steps * self.setting.workload.tokens_per_step
+        return replace(self, terms=replace(self.terms, tokens=tokens))
 
     @property
     def steps(self) -> int:

@@ -14,7 +14,7 @@ average; checkpoints are written as often as is best for the rate that is not dr
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
+from math import ceil, isfinite
 from statistics import NormalDist
 from zlib import crc32
 
@@ -28,7 +28,7 @@ from meshwright.economy.failure_counts import Floats, poisson_quantiles
 from meshwright.economy.goodput import NOTHING
 from meshwright.economy.spare_nodes import stopped_share
 from meshwright.economy.training_cost import Costs, TrainingCost
-from meshwright.units import HOUR_S
+from meshwright.units import DAY_S, HOUR_S
 
 Bools = NDArray[np.bool_]
 OUTSIDE = 0.1
@@ -37,12 +37,20 @@ OUTSIDE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TrainingDraws:
-    """``seconds`` of all steps, infinite where failures come faster than progress; ``usd`` None without a price."""
+    """``step_s`` of a step and ``seconds`` of all of them, infinite where failures come faster than progress.
+
+    ``usd`` is None without a price.
+    """
 
     course: TrainingCost
     fits: Bools
+    step_s: Floats
     seconds: Floats
     usd: Floats | None
+
+    def of(self, course: TrainingCost) -> "TrainingDraws":
+        """Return the draws of the same plan for another number of tokens."""
+        return _drawn(course, self.step_s, self.fits)
 
     def met(self, limits: Limits) -> Bools:
         """Return in which draws the plan fits and its training keeps all limits."""
@@ -64,6 +72,19 @@ class TrainingDraws:
         costs = None if ends is None else [getattr(self.course.costs_of(end), name) for end in ends]
         return None if costs is None or None in costs else (costs[0], costs[1])
 
+    def least_budget(self, limits: Limits) -> float | None:
+        """Return the least dollars with which all other limits hold with their probability; None where none do."""
+        return None if self.usd is None else self._least(self.usd, replace(limits, budget_usd=None))
+
+    def least_deadline(self, limits: Limits) -> float | None:
+        """Return the fewest days with which all other limits hold with their probability; None where none do."""
+        return self._least(self.seconds / DAY_S, replace(limits, deadline_days=None))
+
+    def _least(self, values: Floats, others: Limits) -> float | None:
+        kept = np.sort(values[self.met(others)])
+        needed = ceil((others.sure or 0.0) * len(values))
+        return float(kept[needed - 1]) if 0 < needed <= len(kept) and isfinite(kept[needed - 1]) else None
+
     def costs_at(self, probability: float) -> Costs:
         """Return the costs that are not passed with a probability, each by itself."""
         seconds = float(np.quantile(self.seconds, probability, method="inverted_cdf"))
@@ -73,7 +94,7 @@ class TrainingDraws:
         return replace(self.course.costs_of(seconds), usd=usd)
 
     def _by_limit(self, limits: Limits) -> dict[str, Bools]:
-        days, kept = self.seconds / (24 * HOUR_S), {}
+        days, kept = self.seconds / DAY_S, {}
         if limits.deadline_days is not None:
             kept["deadline"] = days <= limits.deadline_days
         if limits.budget_usd is not None:
@@ -90,16 +111,22 @@ def training_draws(
 
     ``log_errors`` are draws of the logarithm of its step time over the predicted one, ``step_s``.
     """
-    family, count = course.setting.cluster.pools[0].device.id, len(log_errors)
-    seconds = _seconds(course, step_s * np.exp(log_errors), family)
+    family = course.setting.cluster.pools[0].device.id
     room = memory_room(total_bytes, course.setting)
+    fits = np.asarray(uniforms(f"{family} memory", len(log_errors)).normal <= room)
+    return _drawn(course, step_s * np.exp(log_errors), fits)
+
+
+def _drawn(course: TrainingCost, step_s: Floats, fits: Bools) -> TrainingDraws:
+    family, count = course.setting.cluster.pools[0].device.id, len(step_s)
+    seconds = _seconds(course, step_s, family)
     price = course.setting.cluster.pool.usd_per_device_hour
     usd = None
     if price is not None:
         offers = np.array(price.offers or (price.value,))
         drawn = offers[(uniforms(f"{family} price", count).probability * len(offers)).astype(np.int64)]
         usd = seconds / HOUR_S * course.devices_paid * drawn
-    return TrainingDraws(course, uniforms(f"{family} memory", count).normal <= room, seconds, usd)
+    return TrainingDraws(course, fits, step_s, seconds, usd)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,11 @@ def chosen(
     return choose(question(**changes), wish)
 
 
+NO_LIMITS = Limits()
+
+
 @cache
-def one_by_one(on, tokens="10B", assume=(), limits=Limits()):
+def one_by_one(on, tokens="10B", assume=(), limits=NO_LIMITS):
     """How every cluster stands, each searched in full by itself."""
     terms = parse_terms(tokens, assume)
     found = []

@@ -11,7 +11,7 @@ from meshwright.economy.cluster_row import COLUMNS
 def csv_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows in their JSON form as CSV; what is unknown is empty."""
     out = io.StringIO()
-    table = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table = csv.DictWriter(out, _columns(rows), extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
     return out.getvalue()
@@ -19,9 +19,15 @@ def csv_table(rows: Sequence[dict[str, Any]]) -> str:
 
 def markdown_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows in their JSON form as a Markdown table, numbers to five digits."""
-    lines = [_line(COLUMNS), _line("--:" if _is_number(rows, name) else "---" for name in COLUMNS)]
-    lines += [_line(_cell(row[name]) for name in COLUMNS) for row in rows]
+    columns = _columns(rows)
+    lines = [_line(columns), _line("--:" if _is_number(rows, name) else "---" for name in columns)]
+    lines += [_line(_cell(row[name]) for name in columns) for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the usual columns, with the tokens where each cluster has its own number."""
+    return (*COLUMNS, "tokens") if len({row["tokens"] for row in rows}) > 1 else COLUMNS
 
 
 def _line(cells: Any) -> str:

@@ -13,14 +13,20 @@ from meshwright.economy.cluster_offers import Offer, offers
 from meshwright.economy.cluster_ranking import RankedCluster, best_of_families, pareto_front, ranked
 from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.economy.limit_doubt import doubt
-from meshwright.economy.objectives import OBJECTIVES, Objective, objective
+from meshwright.economy.objectives import MOST_TOKENS, OBJECTIVES, Objective, objective
 from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
 from meshwright.verbs.plan.infeasible import infeasible_error
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, checked
-from meshwright.verbs.plan.priced_proposal import PricedAnswer, priced_answer, within_limits
+from meshwright.verbs.plan.priced_proposal import (
+    PricedAnswer,
+    priced_answer,
+    with_most_tokens,
+    with_tokens_at_most,
+    within_limits,
+)
 from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress, Scope
@@ -89,16 +95,20 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         OfferedCluster(offer, _on(question, offer), TrainingCost.of(setting, checked.terms), scope)
         for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
     )
+    searched_limits = Limits(power_kw=limits.power_kw) if checked.terms.most else limits
+    ranking: list[RankedCluster | PricedAnswer]
     if len(contenders) == 1:
         (only,) = contenders
         found = answer_allowing(only.question, only.course.setting, progress)
-        priced = [priced_answer(only.offer, only.course, found, limits)]
-        standings = [priced[0].standing]
+        ranking = [priced_answer(only.offer, only.course, found, searched_limits)]
     else:
-        ranking = rank_clusters(contenders, checked.aim, limits, progress)
-        priced = [one for one in ranking if isinstance(one, PricedAnswer)]
-        standings = [one.standing if isinstance(one, PricedAnswer) else one for one in ranking]
-    shown = _best(standings, checked.aim, limits, contenders[-1])[: question.top]
+        ranking = rank_clusters(contenders, checked.aim, searched_limits, progress)
+    if checked.terms.most:
+        ranking = [_with_most_tokens(one, limits) for one in ranking]
+    priced = [one for one in ranking if isinstance(one, PricedAnswer)]
+    standings = [one.standing if isinstance(one, PricedAnswer) else one for one in ranking]
+    aim = MOST_TOKENS if checked.terms.most else checked.aim
+    shown = _best(standings, aim, limits, contenders[-1])[: question.top]
     of_cluster = {one.standing.offer.on: one for one in priced}
     best = [of_cluster[standing.offer.on] for standing in shown]
     first = best[0].answer
@@ -111,10 +121,16 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     return Choice(
         **counts | {"proposals": proposals},
         request=request,
-        tokens=checked.terms.tokens,
+        tokens=shown[0].course.terms.tokens,
         standings=tuple(standings),
-        families=tuple(best_of_families(standings, checked.aim, limits)),
-        doubt=doubt(shown[0], standings, checked.aim, limits),
+        families=tuple(best_of_families(standings, aim, limits)),
+        doubt=doubt(shown[0], standings, aim, limits),
+    )
+
+
+def _with_most_tokens(one: RankedCluster | PricedAnswer, limits: Limits) -> RankedCluster | PricedAnswer:
+    return (
+        with_most_tokens(one, limits) if isinstance(one, PricedAnswer) else with_tokens_at_most(one, limits)
     )
 
 

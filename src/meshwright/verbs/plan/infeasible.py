@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
+from operator import itemgetter
 
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, pareto_front
@@ -57,43 +59,61 @@ def _nothing_measured(found: Sequence[RankedCluster], aim: Objective) -> Infeasi
 
 
 def _beyond_limits(found: Sequence[RankedCluster], limits: Limits) -> InfeasibleError:
-    """Plans fit, and none keeps to the budget and the deadline."""
+    """Plans fit, and none keeps the limits."""
     best = pareto_front(found)
     conditions = []
     if limits.budget_usd is not None:
         conditions.append(f"the budget of {limits.budget_usd:,.0f} USD")
     if limits.deadline_days is not None:
         conditions.append(f"the deadline of {limits.deadline_days:,g} days")
-    reasons = [f"{standing.offer.on}: {_time_and_money(standing)}" for standing in best[:MOST_REASONS]]
+    if limits.power_kw is not None:
+        conditions.append(f"the power of {limits.power_kw:,g} kW")
+    if not conditions:
+        conditions.append("the memory of a device")
+    reasons = [f"{standing.offer.on}: {_figures(standing, limits)}" for standing in best[:MOST_REASONS]]
     if len(best) > MOST_REASONS:
         reasons.append(
-            f"{len(best) - MOST_REASONS} more that nothing beats, between these and {_time_and_money(best[-1])}"
+            f"{len(best) - MOST_REASONS} more that nothing beats, between these and {_figures(best[-1], limits)}"
         )
     hint = " or ".join(_nearest(best, limits)) or "another cluster, or --assume a price"
-    return InfeasibleError(f"No training keeps to {' and '.join(conditions)}.", reasons, hint)
+    surely = "" if limits.sure is None else f" with a probability of {limits.sure:.0%}"
+    return InfeasibleError(f"No training keeps to {' and '.join(conditions)}{surely}.", reasons, hint)
 
 
-def _time_and_money(standing: RankedCluster) -> str:
+def _figures(standing: RankedCluster, limits: Limits) -> str:
     costs = standing.costs
-    money = "price unknown" if costs.usd is None else f"{costs.usd:,.0f} USD"
-    return f"{costs.days:,.1f} days, {money}"
+    figures = [f"{costs.days:,.1f} days", "price unknown" if costs.usd is None else f"{costs.usd:,.0f} USD"]
+    if limits.power_kw is not None:
+        figures.append("power unknown" if costs.power_kw is None else f"{costs.power_kw:,.0f} kW")
+    if limits.sure is not None:
+        figures.append(f"kept in {standing.sure(limits):.0%} of cases")
+    return ", ".join(figures)
 
 
 def _nearest(best: Sequence[RankedCluster], limits: Limits) -> Iterator[str]:
     """Yield the least budget for this deadline, or the least deadline for this budget; else the cheapest."""
-    priced = [(s.costs.usd, s) for s in best if s.costs.usd is not None]
-    in_time = [(usd, s) for usd, s in priced if limits.in_time(s.costs)]
-    in_budget = [(s.costs.days, s) for s in best if limits.in_budget(s.costs) and s.costs.days is not None]
+    in_time = [(usd, one) for one in best if (usd := one.least_budget(limits)) is not None]
+    in_budget = [(days, one) for one in best if (days := one.least_deadline(limits)) is not None]
     if limits.budget_usd is not None and in_time:
-        usd, standing = min(in_time, key=lambda pair: pair[0])
+        usd, standing = min(in_time, key=itemgetter(0))
         yield f"--budget {ceil(usd)} would do ({standing.offer.on})"
     if limits.deadline_days is not None and in_budget:
-        days, standing = min(in_budget, key=lambda pair: pair[0])
+        days, standing = min(in_budget, key=itemgetter(0))
         yield f"--deadline {_up(days):.2f} would do ({standing.offer.on})"
-    if not in_time and not in_budget and priced:
-        usd, standing = min(priced, key=lambda pair: pair[0])
-        days = standing.costs.days or 0.0
-        yield f"--budget {ceil(usd)} --deadline {_up(days):.2f} would do ({standing.offer.on}, the cheapest)"
+    if not in_time and not in_budget:
+        yield from _cheapest(best, limits)
+
+
+def _cheapest(best: Sequence[RankedCluster], limits: Limits) -> Iterator[str]:
+    """Yield the least budget at all, with the days that it takes."""
+    powered = Limits(power_kw=limits.power_kw, sure=limits.sure)
+    pairs = [(usd, one) for one in best if (usd := one.least_budget(powered)) is not None]
+    if pairs:
+        _, standing = min(pairs, key=itemgetter(0))
+        each = replace(powered, sure=None if limits.sure is None else (1 + limits.sure) / 2)
+        usd, days = standing.least_budget(each), standing.least_deadline(each)
+        if usd is not None and days is not None:
+            yield f"--budget {ceil(usd)} --deadline {_up(days):.2f} would do ({standing.offer.on}, the cheapest)"
 
 
 def _up(days: float) -> float:

@@ -7,6 +7,7 @@ from meshwright.cost.uncertainty.step_draws import draws_of_step_errors, log_ste
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.cluster_ranking import RankedCluster
+from meshwright.economy.most_tokens import most_steps, most_steps_surely
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.economy.training_draws import TrainingDraws, training_draws, uniforms
@@ -47,6 +48,27 @@ def priced_answer(offer: Offer, course: TrainingCost, found: PlanAnswer, limits:
     """
     priced = [_priced(offer, course, one, found) for one in (*found.proposals, found.fastest)]
     return next((one for one in priced if one.standing.holds(limits)), priced[0])
+
+
+def with_most_tokens(one: PricedAnswer, limits: Limits) -> PricedAnswer:
+    """Return the plan with the most tokens that keep the limits; with those of one step where none do."""
+    draws, course = one.standing.draws, one.standing.course
+    assert draws is not None, "it was searched"
+    step_s = one.proposal.report.step_time_s
+    steps = most_steps(course, step_s, limits) if limits.sure is None else most_steps_surely(draws, limits)
+    longer = course.with_steps(max(1, steps))
+    redrawn = draws.of(longer)
+    report = report_with_training_cost(one.proposal.report, longer, redrawn)
+    standing = replace(one.standing, course=longer, report=report, draws=redrawn)
+    return replace(one, standing=standing, proposal=replace(one.proposal, report=report))
+
+
+def with_tokens_at_most(standing: RankedCluster, limits: Limits) -> RankedCluster:
+    """Return a cluster that was not searched with no fewer tokens than any plan of it can train on."""
+    if standing.step_s is None:
+        return standing
+    steps = most_steps(standing.course, standing.step_s, limits)
+    return replace(standing, course=standing.course.with_steps(max(1, steps)))
 
 
 def within_limits(first: PricedAnswer, limits: Limits) -> tuple[Proposal, ...]:
