@@ -79,8 +79,8 @@ def test_all_that_is_wrong_is_said_at_once():
 
 def test_every_assumption_can_be_said():
     for name in NAMES:
-        assert getattr(parse_assumptions([f"{name}=3"]), name) == 3
-        assert getattr(parse_assumptions([f"h100:{name}=3"]).of_device("h100-sxm-80gb"), name) == 3
+        assert getattr(parse_assumptions([f"{name}=1"]), name) == 1
+        assert getattr(parse_assumptions([f"h100:{name}=1"]).of_device("h100-sxm-80gb"), name) == 1
 
 
 def test_an_assumption_of_one_family_goes_before_that_of_all():

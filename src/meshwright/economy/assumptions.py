@@ -11,6 +11,7 @@ from math import isfinite
 
 from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster, Device, Pool, Sourced
+from meshwright.cost.operators.kernel_and_collective_times import COMPUTE_SPEED
 from meshwright.economy.spare_nodes import MOST
 from meshwright.errors import InputError, Problem, nearest
 
@@ -23,8 +24,10 @@ class Assumptions:
     """Storage in decimal GB/s for each node, times in the unit of their names.
 
     ``checkpoint_every_s``: seconds of work between two checkpoints, None for the best. ``spare_nodes``: None for the
-    number with the least dollars. ``pue``: power of the site over power of its nodes. The others are None where the
-    cluster says them, or where nobody does. ``families`` has the names that are replaced for single devices, by id.
+    number with the least dollars. ``pue``: power of the site over power of its nodes. ``mfu``: of the recommended plan,
+    to which all steps of its device family are scaled; ``efficiency``: speed of all compute over what is predicted. The
+    others are None where the cluster says them, or where nobody does. ``families`` has the names that are replaced for
+    single devices, by id.
     """
 
     storage_gbyte_per_s_per_node: float = 1.0
@@ -38,6 +41,8 @@ class Assumptions:
     power_w_per_device: float | None = None
     power_kw_per_node: float | None = None
     kg_co2_per_kwh: float | None = None
+    mfu: float | None = None
+    efficiency: float | None = None
     families: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def of_device(self, device: str) -> "Assumptions":
@@ -50,6 +55,9 @@ class Assumptions:
         rate = here.failures_per_1000_node_days
         if rate is not None:
             cluster = replace(cluster, failures_per_1000_node_days=Sourced(rate, ON_THE_COMMAND_LINE))
+        if here.efficiency is not None:
+            constants = dict(cluster.calibration) | {COMPUTE_SPEED: here.efficiency}
+            cluster = replace(cluster, calibration=tuple(constants.items()))
         return replace(cluster, pools=tuple(self.of_device(p.device.id)._priced(p) for p in cluster.pools))
 
     def _priced(self, pool: Pool) -> Pool:
@@ -58,6 +66,11 @@ class Assumptions:
         node = pool.node if node_kw is None else replace(pool.node, power_w=node_kw * WATTS_PER_KW)
         paid = pool.usd_per_device_hour if price is None else Sourced(price, ON_THE_COMMAND_LINE)
         return replace(pool, device=device, node=node, usd_per_device_hour=paid)
+
+    @property
+    def assumes_speed(self) -> bool:
+        """Return true if the speed is assumed: then it has no spread."""
+        return self.mfu is not None or self.efficiency is not None
 
     def text(self, *names: str) -> str:
         """Return some assumptions in words, with default values marked as guesses."""
@@ -73,8 +86,13 @@ MAY_BE_ZERO = frozenset(
     {"restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days", "kg_co2_per_kwh"}
 )
 WHOLE = frozenset({"spare_nodes"})
-LEAST = {"pue": 1.0}
-"""Numbers that are not below these."""
+LEAST, MOST_OF = {"pue": 1.0}, {"mfu": 1.0, "efficiency": 1.0}
+"""Numbers that are not below, and not above these."""
+OF_DEVICES = (
+    *("mfu", "efficiency", "failures_per_1000_node_days", "usd_per_device_hour"),
+    *("power_w_per_device", "power_kw_per_node"),
+)
+"""Names of what differs between device families."""
 NAMES = tuple(of.name for of in fields(Assumptions) if of.name != "families")
 
 
@@ -97,8 +115,12 @@ def parse_assumptions(texts: Iterable[str]) -> Assumptions:
             held[name] = _number(name, value)
         except InputError as error:
             problems += error.problems
+    for where, held in (("", common), *((f"{family}:", common | own) for family, own in families.items())):
+        if "mfu" in held and "efficiency" in held:
+            rule = "and efficiency: either of them gives the speed"
+            problems.append(Problem(f"assume.{where}mfu", held["mfu"], rule, "leave one of them out"))
     if problems:
-        raise InputError(problems)
+        raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])
     return Assumptions(families=families, **common)  # type: ignore[arg-type]
 
 
@@ -117,6 +139,9 @@ def _number(name: str, text: str) -> float:
     if not isfinite(number) or number > LARGE or number < least or (number == 0 and name not in MAY_BE_ZERO):
         bound = f"{least:g} or more" if name in MAY_BE_ZERO or least else "more than 0"
         raise InputError(Problem(f"assume.{name}", text, f"must be a number, {bound}", f"{name}={example:g}"))
+    if number > MOST_OF.get(name, LARGE):
+        rule = f"must be a fraction, at most {MOST_OF[name]:g}"
+        raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=0.4"))
     if name in WHOLE and (number != int(number) or number > MOST):
         rule = f"must be a whole number up to {MOST}"
         raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=2"))

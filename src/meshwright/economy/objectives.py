@@ -30,7 +30,9 @@ def _useful(course: TrainingCost, step_s: float) -> float | None:
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
-        "throughput": Objective("tokens per second while all works", lambda course, step_s: step_s),
+        "throughput": Objective(
+            "tokens per second while all works", lambda course, step_s: course.slowdown * step_s
+        ),
         "cost": Objective(
             "dollars for each token",
             lambda course, step_s: course.costs(step_s).usd,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from meshwright.economy.assumed_speed import at_assumed_speed
 from meshwright.economy.goodput import FailureModel
 from meshwright.economy.training_cost import WATTS_PER_KW, TrainingCost
 from meshwright.economy.training_draws import TrainingDraws
@@ -19,9 +20,13 @@ QUANTITIES = ("days", "device_hours", "usd", "kwh", "kwh_boards", "kwh_site", "k
 
 
 def report_with_training_cost(report: Report, course: TrainingCost, draws: TrainingDraws) -> Report:
-    """Return the Report of a plan in the setting of ``course``, with its training's costs and their intervals."""
+    """Return the Report of a plan in the setting of ``course``, with its training's costs and their intervals.
+
+    ``report`` is at the predicted speed; the result is at the assumed one, if one is assumed.
+    """
+    predicted_s, report = report.step_time_s, at_assumed_speed(report, course)
     goodput = None if course.outages is None else _goodput(course.outages, report)
-    training = None if course.terms.tokens is None else _training(course, report, draws)
+    training = None if course.terms.tokens is None else _training(course, predicted_s, report, draws)
     origin = report.origin | {"goodput": _goodput_origin(course)}
     if training is not None:
         origin |= _training_origins(course, training)
@@ -50,19 +55,21 @@ def _goodput(found: FailureModel, report: Report) -> dict[str, Any]:
     }
 
 
-def _training(course: TrainingCost, report: Report, draws: TrainingDraws) -> dict[str, Any]:
+def _training(
+    course: TrainingCost, predicted_s: float, report: Report, draws: TrainingDraws
+) -> dict[str, Any]:
     ends = {
         "value": report.step_time_s,
         "low": report.step_time_low_s,
         "high": report.step_time_high_s,
     }
-    costs = course.costs(report.step_time_s)
+    costs = course.costs(predicted_s)
     steps_alone = {end: None if s is None else course.steps * s / DAY_S for end, s in ends.items()}
     return {
         "tokens": course.terms.tokens,
         "steps": course.steps,
         "days_without_failures": steps_alone,
-        "failures": expected_failures(course, report.step_time_s),
+        "failures": expected_failures(course, predicted_s),
         "spare_nodes": course.spare_nodes,
         "power_kw": course.power_kw,
     } | {name: _with_ends(getattr(costs, name), draws.ends(name)) for name in QUANTITIES}

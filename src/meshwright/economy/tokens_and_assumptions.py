@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.cluster.catalog_prices import ON_DEMAND, check_price_term, usual_price
+from meshwright.cluster.catalog_prices import ON_DEMAND, SPOT, check_price_term, usual_price
 from meshwright.cluster.cluster import Cluster, Pool
-from meshwright.economy.assumptions import Assumptions, parse_assumptions
+from meshwright.economy.assumptions import OF_DEVICES, Assumptions, parse_assumptions
 from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.units import GIGA, MEGA, TERA
 
@@ -41,6 +41,18 @@ class TrainingTerms:
             if of_catalogue
             else pool
         )
+
+    def remarks(self, clusters: Sequence[Cluster]) -> Iterator[str]:
+        """Yield doubts about the terms: what is assumed of all device families alike, and prices of spot offers."""
+        pools = [pool for one in clusters for pool in one.pools]
+        families = list(dict.fromkeys(pool.device.id for pool in pools))
+        for name in OF_DEVICES if len(families) > 1 else ():
+            value = getattr(self.assumed, name)
+            if value is not None:
+                of_one = f"--assume {families[0]}:{name}={value:g} is of one"
+                yield f"{name} = {value:g} is assumed of all of {', '.join(families)}; {of_one}"
+        if any(pool.usd_per_device_hour and pool.usd_per_device_hour.term == SPOT for pool in pools):
+            yield "prices are those of spot offers: interruptions are not in the failure rate"
 
     def unknown_families(self, clusters: Sequence[Cluster]) -> Iterator[Problem]:
         """Yield a problem for each family that is assumed something of and that no cluster has."""

@@ -41,12 +41,14 @@ class Costs:
 class TrainingCost:
     """The training cost of one setting; ``outages`` is None where node failures are unknown.
 
-    ``terms`` hold what is assumed of the setting's devices.
+    ``terms`` hold what is assumed of the setting's devices. Steps are given as they are predicted; they take
+    ``slowdown`` times as long, which brings the device family to an assumed MFU.
     """
 
     setting: Setting
     terms: TrainingTerms
     outages: FailureModel | None
+    slowdown: float = 1.0
 
     @classmethod
     def of(cls, setting: Setting, terms: TrainingTerms) -> "TrainingCost":
@@ -88,12 +90,12 @@ class TrainingCost:
 
     def share(self, step_s: float) -> float:
         """Goodput, or 1 where it is unknown."""
-        return 1.0 if self.outages is None else self.outages.share(step_s)
+        return 1.0 if self.outages is None else self.outages.share(self.slowdown * step_s)
 
     def seconds(self, step_s: float) -> float | None:
         """Return the seconds of all steps; None where failures come faster than progress."""
         share = self.share(step_s)
-        return self.steps * step_s / share if share > NOTHING else None
+        return self.steps * self.slowdown * step_s / share if share > NOTHING else None
 
     def costs(self, step_s: float) -> Costs:
         """Return the costs of a training with such steps. They grow with ``step_s``."""

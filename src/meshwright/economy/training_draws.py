@@ -109,12 +109,15 @@ def training_draws(
 ) -> TrainingDraws:
     """Return the draws of a plan's training.
 
-    ``log_errors`` are draws of the logarithm of its step time over the predicted one, ``step_s``.
+    ``log_errors`` are draws of the logarithm of its step time over the predicted one, ``step_s``; an assumed speed has
+    no spread.
     """
+    if course.terms.assumed.assumes_speed:
+        log_errors = np.zeros_like(log_errors)
     family = course.setting.cluster.pools[0].device.id
     room = memory_room(total_bytes, course.setting)
     fits = np.asarray(uniforms(f"{family} memory", len(log_errors)).normal <= room)
-    return _drawn(course, step_s * np.exp(log_errors), fits)
+    return _drawn(course, course.slowdown * step_s * np.exp(log_errors), fits)
 
 
 def _drawn(course: TrainingCost, step_s: Floats, fits: Bools) -> TrainingDraws:

@@ -202,6 +202,10 @@ def _saturation(volume: Number, curve: Curve) -> Number:
     return ((volume + curve.saturation_bytes) / volume) ** curve.saturation_power
 
 
+COMPUTE_SPEED = "compute_speed"
+"""Name in a calibration: arithmetic and memory of all devices are so many times as fast as without it."""
+
+
 def hardware_times_for(
     pool: Pool,
     precision: str,
@@ -209,14 +213,14 @@ def hardware_times_for(
     fp8_recipe: Fp8Recipe | None = None,
 ) -> HardwareTimes:
     """Forms of a pool at a workload's precision; ``calibration`` overrides constants by name."""
-    peaks = pool.device.peak_flops
+    peaks, speed = pool.device.peak_flops, calibration.get(COMPUTE_SPEED, 1.0)
     sixteen = peaks.get("bf16") or peaks.get("fp16") or next(iter(peaks.values()))
     on_own_links = on_links(kernels(pool.device.id), pool.node.scaleup_bytes_per_s)
     return HardwareTimes(
         kernels=calibrated(on_own_links, calibration),
         constants={**constants(), **calibration},
-        peak_16bit_flops=sixteen,
-        memory_bytes_per_s=pool.device.memory_bytes_per_s,
+        peak_16bit_flops=speed * sixteen,
+        memory_bytes_per_s=speed * pool.device.memory_bytes_per_s,
         scaleup_bytes_per_s=pool.node.scaleup_bytes_per_s,
         nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
         domain=usable_domain(pool),

@@ -18,6 +18,7 @@ from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
+from meshwright.verbs.plan.assumed_mfu import at_assumed_mfu
 from meshwright.verbs.plan.infeasible import infeasible_error
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, checked
 from meshwright.verbs.plan.priced_proposal import (
@@ -96,36 +97,52 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
     )
     searched_limits = Limits(power_kw=limits.power_kw) if checked.terms.most else limits
-    ranking: list[RankedCluster | PricedAnswer]
-    if len(contenders) == 1:
-        (only,) = contenders
-        found = answer_allowing(only.question, only.course.setting, progress)
-        ranking = [priced_answer(only.offer, only.course, found, searched_limits)]
-    else:
-        ranking = rank_clusters(contenders, checked.aim, searched_limits, progress)
+    ranking = _ranking(contenders, checked.aim, searched_limits, progress)
+    if any(one.course.terms.assumed.mfu is not None for one in contenders):
+        best_now = best_of_families(_standings(ranking), checked.aim, searched_limits)
+        contenders = at_assumed_mfu(contenders, best_now)
+        ranking = _ranking(contenders, checked.aim, searched_limits, progress)
     if checked.terms.most:
         ranking = [_with_most_tokens(one, limits) for one in ranking]
     priced = [one for one in ranking if isinstance(one, PricedAnswer)]
-    standings = [one.standing if isinstance(one, PricedAnswer) else one for one in ranking]
+    standings = _standings(ranking)
     aim = MOST_TOKENS if checked.terms.most else checked.aim
     shown = _best(standings, aim, limits, contenders[-1])[: question.top]
     of_cluster = {one.standing.offer.on: one for one in priced}
     best = [of_cluster[standing.offer.on] for standing in shown]
     first = best[0].answer
     proposals = tuple(one.proposal for one in best)
+    remarks = checked.terms.remarks([one.course.setting.cluster for one in contenders])
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
     if len(contenders) > 1:
         counts["search_time_s"] = time.perf_counter() - began
     else:
         proposals = within_limits(best[0], limits)
+    report = proposals[0].report
+    noted = replace(proposals[0], report=replace(report, remarks=(*report.remarks, *remarks)))
     return Choice(
-        **counts | {"proposals": proposals},
+        **counts | {"proposals": (noted, *proposals[1:])},
         request=request,
         tokens=shown[0].course.terms.tokens,
         standings=tuple(standings),
         families=tuple(best_of_families(standings, aim, limits)),
         doubt=doubt(shown[0], standings, aim, limits),
     )
+
+
+def _ranking(
+    contenders: Sequence[OfferedCluster], aim: Objective, limits: Limits, progress: Progress | None
+) -> Sequence[RankedCluster | PricedAnswer]:
+    if len(contenders) > 1:
+        return rank_clusters(contenders, aim, limits, progress)
+    (only,) = contenders
+    if not only.found:
+        only.found.append(answer_allowing(only.question, only.course.setting, progress))
+    return [priced_answer(only.offer, only.course, only.found[0], limits)]
+
+
+def _standings(ranking: Sequence[RankedCluster | PricedAnswer]) -> list[RankedCluster]:
+    return [one.standing if isinstance(one, PricedAnswer) else one for one in ranking]
 
 
 def _with_most_tokens(one: RankedCluster | PricedAnswer, limits: Limits) -> RankedCluster | PricedAnswer:

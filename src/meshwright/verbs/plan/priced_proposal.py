@@ -20,11 +20,15 @@ from meshwright.verbs.plan.proposal import Proposal
 
 @dataclass(frozen=True, slots=True)
 class PricedAnswer:
-    """A cluster with the plan that was chosen on it, and the answer that this plan is of."""
+    """A cluster with the plan that was chosen on it, and the answer that this plan is of.
+
+    ``predicted`` is the plan's report before anything is assumed of it.
+    """
 
     standing: RankedCluster
     answer: PlanAnswer
     proposal: Proposal
+    predicted: Report
 
 
 def draws_of_plan(course: TrainingCost, plan: LongPlan, report: Report) -> TrainingDraws:
@@ -54,11 +58,11 @@ def with_most_tokens(one: PricedAnswer, limits: Limits) -> PricedAnswer:
     """Return the plan with the most tokens that keep the limits; with those of one step where none do."""
     draws, course = one.standing.draws, one.standing.course
     assert draws is not None, "it was searched"
-    step_s = one.proposal.report.step_time_s
+    step_s = one.predicted.step_time_s
     steps = most_steps(course, step_s, limits) if limits.sure is None else most_steps_surely(draws, limits)
     longer = course.with_steps(max(1, steps))
     redrawn = draws.of(longer)
-    report = report_with_training_cost(one.proposal.report, longer, redrawn)
+    report = report_with_training_cost(one.predicted, longer, redrawn)
     standing = replace(one.standing, course=longer, report=report, draws=redrawn)
     return replace(one, standing=standing, proposal=replace(one.proposal, report=report))
 
@@ -82,7 +86,6 @@ def within_limits(first: PricedAnswer, limits: Limits) -> tuple[Proposal, ...]:
 def _priced(offer: Offer, course: TrainingCost, one: Proposal, answer: PlanAnswer) -> PricedAnswer:
     draws = draws_of_proposal(course, one)
     report = report_with_training_cost(one.report, course, draws)
-    standing = RankedCluster(
-        offer, course, "searched", report.step_time_s, one.plan, report=report, draws=draws
-    )
-    return PricedAnswer(standing, answer, replace(one, report=report))
+    step_s = one.report.step_time_s
+    standing = RankedCluster(offer, course, "searched", step_s, one.plan, report=report, draws=draws)
+    return PricedAnswer(standing, answer, replace(one, report=report), one.report)

@@ -10,7 +10,7 @@ of each family.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.verbs.plan.best_plan import best_plan, least_step_s
-from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.priced_proposal import PricedAnswer, priced_answer
 from meshwright.verbs.plan.search_space import Progress, Scope
 
@@ -35,12 +35,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OfferedCluster:
-    """A cluster on offer with the question that is asked of it. ``course`` has its setting."""
+    """A cluster on offer with the question that is asked of it. ``course`` has its setting.
+
+    ``found`` holds the answer once it was searched.
+    """
 
     offer: Offer
     question: PlanRequest
     course: TrainingCost
     scope: Scope
+    found: list[PlanAnswer] = field(default_factory=list, compare=False)
 
     @property
     def header(self) -> ShortPlan:
@@ -61,16 +65,25 @@ class OfferedCluster:
     ) -> RankedCluster | PricedAnswer:
         """With its recommended plan, unless one of others that were searched beats it, or nothing fits."""
         enough = dominated_from_step_s(self.course, least, against, aim, limits)
-        found = best_plan(self.scope, self.course.setting, enough) if least < enough else None
-        if found is not None:
-            one = answer(self.question, self.course.setting)
-            return priced_answer(self.offer, self.course, one, limits)
+        if least < enough and self._has_plan_below(enough):
+            return priced_answer(self.offer, self.course, self.answer(), limits)
         if enough < inf:
             by = dominating_cluster(self.course, enough, against, aim, limits)
             assert by is not None, "that is what is enough"
             return dominated_cluster(self.offer, self.course, enough, by)
         why = "no plan that was looked at fits into the memory of a device"
         return RankedCluster(self.offer, self.course, "nothing fits", why=why)
+
+    def answer(self) -> PlanAnswer:
+        """Return the recommended plans, searched once."""
+        if not self.found:
+            self.found.append(answer(self.question, self.course.setting))
+        return self.found[0]
+
+    def _has_plan_below(self, enough: float) -> bool:
+        if self.found:
+            return self.found[0].fastest.report.step_time_s < enough
+        return best_plan(self.scope, self.course.setting, enough) is not None
 
 
 def rank_clusters(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from meshwright.cluster.catalog_prices import ON_DEMAND
+from meshwright.economy.assumed_speed import slowdown_to
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
@@ -31,4 +32,7 @@ def report_with_training_estimate(
     setting = replace(resolved.setting, cluster=terms.on(resolved.setting.cluster))
     course = TrainingCost.of(setting, terms)
     report = predicted(replace(resolved, setting=setting))
-    return report_with_training_cost(report, course, draws_of_plan(course, resolved.long, report))
+    if course.terms.assumed.mfu is not None:
+        course = replace(course, slowdown=slowdown_to(report, course.terms.assumed.mfu))
+    found = report_with_training_cost(report, course, draws_of_plan(course, resolved.long, report))
+    return replace(found, remarks=(*found.remarks, *terms.remarks([setting.cluster])))

@@ -1,0 +1,26 @@
+"""Bring device families to the MFU that is assumed of their recommended plans (``--assume mfu=0.38``)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from meshwright.economy.assumed_speed import slowdown_to
+from meshwright.economy.cluster_ranking import RankedCluster
+from meshwright.verbs.plan.rank_clusters import OfferedCluster
+
+
+def at_assumed_mfu(
+    contenders: Sequence[OfferedCluster], best: Iterable[RankedCluster]
+) -> tuple[OfferedCluster, ...]:
+    """Return the clusters with the slowdown of their families.
+
+    ``best`` has the best cluster of each family at predicted speed. Raises InputError for one without an MFU.
+    """
+    reports = {one.family: one.report for one in best}
+
+    def slowed(one: OfferedCluster) -> OfferedCluster:
+        mfu, report = one.course.terms.assumed.mfu, reports.get(one.family)
+        if mfu is None or report is None:
+            return one
+        return replace(one, course=replace(one.course, slowdown=slowdown_to(report, mfu)))
+
+    return tuple(map(slowed, contenders))
