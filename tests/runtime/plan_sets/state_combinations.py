@@ -1,24 +1,25 @@
-"""Types of states, optimizers, adapters and shares on the host, pair by pair with each other and with every axis.
+"""Types of states, optimizers, adapters and shares on the host, pair by pair with one another and with every axis.
 
 Every two levels of different factors meet in a plan, unless ``REFUSED`` has them: the checks of plans refuse these.
 """
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations, cycle, product
 
-from covering_plans import Proven, told
+from covering_plans import Proven
 
 from greedy_cover import greedy_cover
 
 MOST_RANKS = 8
-SEED, TRIES = "states", 12
+DENSE = ("llama", "qwen3", "gpt2", "gemma2")
+SEED, TRIES = "states", 6
 Levels = Mapping[str, str]
-Pair = tuple[tuple[str, str], tuple[str, str]]
+Pair = frozenset[tuple[str, str]]
 """Two of (factor, level)."""
 
-PAIRS = (("rank", 4), ("alpha", 6.0))
+PAIRS = (("rank", 8), ("alpha", 6.0))
+"""Experts' grouped products pad narrower rows."""
 LEVELS: Mapping[str, Mapping[str, dict[str, object]]] = {
     "types": {
         "wide": {},
@@ -80,30 +81,99 @@ LEVELS: Mapping[str, Mapping[str, dict[str, object]]] = {
 PLAIN = {factor: next(iter(levels)) for factor, levels in LEVELS.items()}
 MUON = tuple(name for name in LEVELS["optimizer"] if name.startswith("muon"))
 TWO_LOSSES = ("zo-sgd", "zo-sgd split")
-LORA = ("lora", "lora on int8", "lora on nf4")
+QUANTISED = ("lora on int8", "lora on nf4")
+LORA = ("lora", *QUANTISED)
 ON_HOST = tuple(LEVELS["host"])[1:]
 STEPPED_THERE = ("half the optimizer", "the optimizer", "unequal shares", "everything")
 FETCHED = ("the parameters", "unequal shares", "everything")
 RULES: tuple[tuple[str, tuple[str, ...], str, tuple[str, ...], str], ...] = (
-    ("types", ("bf16 gradients", "bf16 momentum", "no master copy"), "optimizer", TWO_LOSSES, "has no gradients"),
-    ("types", ("fp8 second moment",), "optimizer", ("sgd", "lion", "muon by block", *TWO_LOSSES), "is no state of"),
+    (
+        "types",
+        ("bf16 gradients", "bf16 momentum", "no master copy"),
+        "optimizer",
+        TWO_LOSSES,
+        "has no gradients",
+    ),
+    (
+        "types",
+        ("fp8 second moment",),
+        "optimizer",
+        ("sgd", "lion", "muon by block", *TWO_LOSSES),
+        "is no state of",
+    ),
     ("types", ("bf16 gradients", "bf16 momentum"), "host", STEPPED_THERE, "the host sums gradients in fp32"),
-    ("types", ("fp8 second moment",), "host", ("half the optimizer", "unequal shares"), "a share of a moment whose scale is that of a whole piece"),
+    (
+        "types",
+        ("fp8 second moment",),
+        "host",
+        ("half the optimizer", "unequal shares"),
+        "a share of a moment whose scale is that of a whole piece",
+    ),
     ("types", ("no master copy",), "host", ON_HOST, "the host steps a master copy, and there is none"),
     ("optimizer", TWO_LOSSES, "adapter", (*LORA, "hd-pissa"), "zo-sgd trains all parameters"),
     ("optimizer", ("sgd", "lion", *MUON), "adapter", ("hd-pissa",), "hd-pissa steps AdamW on each rank"),
-    ("optimizer", MUON, "host", STEPPED_THERE, "the host only steps element by element, and muon multiplies matrices"),
+    (
+        "optimizer",
+        MUON,
+        "host",
+        STEPPED_THERE,
+        "the host only steps element by element, and muon multiplies matrices",
+    ),
     ("optimizer", MUON, "host", ("the parameters",), "parameters on the host that muon steps as matrices"),
     ("optimizer", TWO_LOSSES, "host", STEPPED_THERE, "zo-sgd has no optimizer states"),
-    ("optimizer", TWO_LOSSES, "host", ("the parameters",), "parameters on the host that forward passes perturb"),
-    ("optimizer", TWO_LOSSES, "schedule", ("zb-h1", "zb-v"), "zo-sgd has forward passes only, and runs gpipe and 1f1b"),
-    ("optimizer", TWO_LOSSES, "sharding", ("zero1", "zero2"), "zo-sgd has no gradients and no optimizer states that"),
-    ("optimizer", TWO_LOSSES, "sharding", ("zero3 by micro-batch",), "zo-sgd gathers parameters for each forward pass, layer by layer"),
-    ("optimizer", ("zo-sgd split",), "sharding", ("none", "zero3"), "two halves of the replicas compute one loss each"),
-    ("adapter", LORA, "host", ON_HOST, "states on the host of adapters"),
+    (
+        "optimizer",
+        TWO_LOSSES,
+        "host",
+        ("the parameters",),
+        "parameters on the host that forward passes perturb",
+    ),
+    (
+        "optimizer",
+        TWO_LOSSES,
+        "schedule",
+        ("zb-h1", "zb-v"),
+        "zo-sgd has forward passes only, and runs gpipe and 1f1b",
+    ),
+    (
+        "optimizer",
+        TWO_LOSSES,
+        "sharding",
+        ("zero1", "zero2"),
+        "zo-sgd has no gradients and no optimizer states that",
+    ),
+    (
+        "optimizer",
+        TWO_LOSSES,
+        "sharding",
+        ("zero3 by micro-batch",),
+        "zo-sgd gathers parameters for each forward pass, layer by layer",
+    ),
+    (
+        "optimizer",
+        ("zo-sgd split",),
+        "sharding",
+        ("none", "zero3"),
+        "two halves of the replicas compute one loss each",
+    ),
+    ("adapter", ("lora",), "host", ON_HOST, "states on the host of adapters"),
+    ("adapter", QUANTISED, "host", ON_HOST[:2], "states on the host of adapters"),
+    (
+        "adapter",
+        QUANTISED,
+        "host",
+        FETCHED,
+        "frozen parameters with a type of their own stay on the devices",
+    ),
     ("adapter", ("hd-pissa",), "host", ON_HOST, "hd-pissa steps on the devices"),
     ("adapter", ("hd-pissa",), "sharding", ("zero1", "zero2"), "hd-pissa has states of its own on each rank"),
-    ("host", FETCHED, "sharding", ("zero1", "zero2"), "gathers whole parameters behind the step, and their home is the host"),
+    (
+        "host",
+        FETCHED,
+        "sharding",
+        ("zero1", "zero2"),
+        "gathers whole parameters behind the step, and their home is the host",
+    ),
     ("host", FETCHED, "sharding", ("zero3 by micro-batch",), "parameters come from the host layer by layer"),
     ("schedule", ("zb-v",), "pp", ("1",), "zb-v needs pp > 1"),
 )
@@ -163,3 +233,25 @@ def chosen_levels() -> list[Levels]:
     wanted = [pair for pair in every_pair() if pair not in REFUSED]
     found = [levels for pair in wanted for _ in range(TRIES) if (levels := completed(pair, draw))]
     return [found[place] for place in greedy_cover([(pairs_of(levels),) for levels in found])]
+
+
+def model_of(levels: Levels, dense: Iterator[str]) -> str:
+    """Return the tiny model that a plan of these levels has."""
+    if levels["ep"] == "2":
+        return "mixtral"
+    return "llama" if levels["adapter"] == "lora on nf4" else next(dense)
+
+
+def combinations_of_states() -> list[tuple[Levels, Proven]]:
+    """Return the plans with their levels."""
+    dense = cycle(DENSE)
+    return [(levels, crossed(model_of(levels, dense), levels)) for levels in chosen_levels()]
+
+
+def in_words(levels: Levels) -> str:
+    """Return the levels that are not plain."""
+    return ", ".join(
+        f"{factor} {level}" if level.isdigit() else level
+        for factor, level in levels.items()
+        if level != PLAIN[factor]
+    )
