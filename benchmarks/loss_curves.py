@@ -155,7 +155,8 @@ def table(found: Losses) -> list[str]:
     """Return the lines of a table: the mean loss at the end, its spread over seeds, and the mean difference."""
     usual = next(iter(found.values()))
     lines = [
-        f"| recipe | loss of the first step | loss of the last {LAST} steps | spread over seeds | difference from the first | its spread |",
+        f"| recipe | loss of the first step | loss of the last {LAST} steps | spread over seeds "
+        "| difference from the first | its spread |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for recipe, runs in found.items():
@@ -163,7 +164,8 @@ def table(found: Losses) -> list[str]:
         apart = [end - mean(first[-LAST:]) for end, first in zip(ends, usual, strict=True)]
         begin = mean(run[0] for run in runs)
         lines.append(
-            f"| {recipe} | {begin:.4f} | {mean(ends):.4f} | {pstdev(ends):.4f} | {mean(apart):+.4f} | {pstdev(apart):.4f} |"
+            f"| {recipe} | {begin:.4f} | {mean(ends):.4f} | {pstdev(ends):.4f} "
+            f"| {mean(apart):+.4f} | {pstdev(apart):.4f} |"
         )
     return lines
 
@@ -189,8 +191,8 @@ def page(scratch: Losses, adapted: Losses, count: int) -> str:
         "",
         "## From a base",
         "",
-        f"AdamW has trained the base of each seed for {STEPS} steps on the first half of the text. These runs train on the "
-        "second half.",
+        f"AdamW has trained the base of each seed for {STEPS} steps on the first half of the text. "
+        "These runs train on the second half.",
         "",
         *table(adapted),
         "",

@@ -15,7 +15,7 @@ from pathlib import Path
 from verify import Row, errors, silent, table
 
 from meshwright import __version__
-from meshwright.runtime.verify.case_result import BOUND, UNITS
+from meshwright.runtime.verify.case_result import BOUND, UNITS, Outcome
 from meshwright.runtime.verify.run_state_case import run_case_and_states
 
 HERE = Path(__file__).parent
@@ -81,36 +81,49 @@ def refused_table() -> str:
     )
 
 
+def comparison_table(outcomes: list[Outcome]) -> str:
+    """Return the table of comparisons, with the largest error of each."""
+    plain, noisy = (
+        max(o.worst.value for o in outcomes if (o.magnified > 1) == magnified) for magnified in (False, True)
+    )
+    states = [outcome.states for outcome in outcomes if outcome.states]
+    rounded = max(of.state.value for of in states)
+    fp64 = "losses, gradients, norms and parameters after three steps in fp64, with wide states"
+    noise = "the same with `zo-sgd`: both losses, the gradient along the noise, parameters"
+    own = (
+        f"states and parameters in a plan's own types after three steps ({len(states)} plans), in last places"
+    )
+    held = "bytes of parameters, optimizer states, a frozen base and activations that ranks hold in bf16"
+    return table(
+        ("comparison", "bound", "largest error"),
+        (
+            (fp64, f"{BOUND:.0e}", f"{plain:.1e}"),
+            (noise, f"{BOUND:.0e}", f"{noisy:.1e}"),
+            (own, f"{UNITS:.0f}", f"{rounded:.0f}"),
+            ("bytes of every exchange and copy", "equal", 'see "bytes and copies"'),
+            (held, "equal", 'see "held"'),
+        ),
+    )
+
+
 def page(trials: list[Trial]) -> str:
     """Return the page."""
-    outcomes = [trial.row.outcome for trial in trials]
-    worst = max(
-        (outcome.worst for outcome in outcomes if outcome.magnified == 1.0), key=lambda error: error.value
-    )
-    zo_worst = max((o.worst for o in outcomes if o.magnified > 1.0), key=lambda error: error.value)
-    rounded = [outcome.states for outcome in outcomes if outcome.states]
     factors = "; ".join(f"{factor}: {', '.join(levels)}" for factor, levels in LEVELS.items())
     pairs = len(set(every_pair()) - REFUSED.keys())
+    comparisons = comparison_table([trial.row.outcome for trial in trials])
     return f"""# Types of states, optimizers, adapters and host memory, proven together
 
-By version {__version__} on {date.today().isoformat()} with `python benchmarks/verify_states.py --write`. Plans are drawn so
-that every two levels of different factors meet in at least one of them: {pairs} pairs in {len(trials)} plans on at most 8
-ranks. {len(REFUSED)} pairs are refused by the checks of plans, and are listed below.
+By version {__version__} on {date.today().isoformat()} with `python benchmarks/verify_states.py --write`.
+Plans are drawn so that every two levels of different factors meet in at least one of them: {pairs} pairs in
+{len(trials)} plans on at most 8 ranks. {len(REFUSED)} pairs are refused by the checks of plans, and are listed below.
 
 Plans that pass all comparisons: {sum(trial.equal for trial in trials)} of {len(trials)}.
 
-| comparison | bound | largest error |
-| --- | --- | --- |
-| losses, gradients, norms and parameters after three steps in fp64, with wide states | {BOUND:.0e} | {worst.value:.1e} |
-| the same with `zo-sgd`: both losses, the gradient along the noise, parameters | {BOUND:.0e} | {zo_worst.value:.1e} |
-| states and parameters in a plan's own types after three steps ({len(rounded)} plans), in units of the last place | {UNITS:.0f} | {max(s.state.value for s in rounded):.0f} |
-| bytes of every exchange and copy | equal | see "bytes and copies" |
-| bytes of parameters, optimizer states, a frozen base and activations that ranks hold in bf16 | equal | see "held" |
-
-The comparisons are those of [verify](../docs/verify.md); B of an adapter is drawn at random. Errors in fp64 are relative.
-`zo-sgd` divides a difference of two losses by 2ε = 0.002, which magnifies rounding.
-What "as counted" allows is written in `tests/runtime/plan_sets/ledger_check.py`; under `zero3` the ledger also counts the
-16-bit shard of trained parameters, which the runtime makes of the master copy for each gather only.
+{comparisons}
+The comparisons are those of [verify](../docs/verify.md); B of an adapter is drawn at random. Errors in fp64 are
+relative. `zo-sgd` divides a difference of two losses by 2ε = 0.002, which magnifies rounding.
+What "as counted" allows is written in `tests/runtime/plan_sets/ledger_check.py`; under `zero3` the ledger also counts
+the 16-bit shard of trained parameters, which the runtime makes of the master copy for each gather only.
 
 Factors: {factors}. The first level of each is left out in the table.
 
