@@ -13,9 +13,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from math import prod
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, pstdev
 
@@ -33,8 +36,8 @@ CONFIG = ROOT / "examples" / "small-llama" / "config.json"
 TEXT = ROOT / "examples" / "persuasion-volume-one.txt"
 SIZES = {"hidden_size": 128, "intermediate_size": 384}
 """Sizes of the model where it is smaller than the example: Muon orthogonalises in bf16, which is slow on a CPU."""
-SEEDS, STEPS, WARMUP, LR = (0, 1, 2), 64, 6, 2e-3
-SHOWN = (1, 2, 4, 8, 16, 32, 64)
+SEEDS, STEPS, WARMUP, LR = (0, 1, 2), 40, 5, 2e-3
+SHOWN = (1, 2, 4, 8, 16, 24, 32, 40)
 LAST = 8
 """Steps at the end whose mean loss is compared."""
 WORKLOAD = {"seq_len": 64, "global_batch": 8}
@@ -131,17 +134,21 @@ class Lab:
         return losses
 
 
+def of_seed(lab: Lab, seed: int) -> dict[str, list[float]]:
+    """Return the losses of all recipes, and of what starts from a base, with one seed."""
+    base, second = lab.folder / f"base of seed {seed}", lab.folder / "second.txt"
+    found = {name: lab.run(name, keys, seed, TEXT) for name, keys in RECIPES.items()}
+    lab.run("base", {}, seed, lab.folder / "first.txt", export=base)
+    return found | {name: lab.run(name, keys, seed, second, base=base) for name, keys in ADAPTED.items()}
+
+
 def measured(lab: Lab) -> tuple[Losses, Losses]:
-    """Return the losses of all recipes, and of what starts from a base."""
-    scratch: Losses = {
-        name: [lab.run(name, keys, seed, TEXT) for seed in SEEDS] for name, keys in RECIPES.items()
-    }
-    adapted: Losses = {name: [] for name in ADAPTED}
-    for seed in SEEDS:
-        base = lab.folder / f"base of seed {seed}"
-        lab.run("base", {}, seed, lab.folder / "first.txt", export=base)
-        for name, keys in ADAPTED.items():
-            adapted[name].append(lab.run(name, keys, seed, lab.folder / "second.txt", base=base))
+    """Return the losses of all recipes, and of what starts from a base; a process for each seed."""
+    with ProcessPoolExecutor(len(SEEDS), get_context("spawn")) as pool:
+        everything = list(pool.map(partial(of_seed, lab), SEEDS))
+    scratch, adapted = (
+        {name: [of[name] for of in everything] for name in names} for names in (RECIPES, ADAPTED)
+    )
     return scratch, adapted
 
 
