@@ -5,6 +5,7 @@ Every two levels of different factors meet in a plan, unless ``REFUSED`` has the
 
 import random
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import combinations, cycle, product
 
 from covering_plans import Proven
@@ -227,6 +228,7 @@ def completed(pair: Pair, draw: random.Random) -> Levels | None:
     return {factor: chosen[factor] for factor in LEVELS} if fits(chosen) else None
 
 
+@cache
 def chosen_levels() -> list[Levels]:
     """Return the levels of plans, found greedily among random ones, in which all pairs meet that are not refused."""
     draw = random.Random(SEED)
