@@ -52,3 +52,8 @@ QUANTISED: Mapping[str, BaseType] = {
 """Quantised types by name."""
 BASE_TYPES: Mapping[str, BaseType] = {HALF: BaseType(bytes=_half), **QUANTISED}
 """All types of frozen parameters, by ``Parameter.storage``."""
+
+
+def stored_bytes(base: str, elements: Count, rows: Count, matrices: Count = 1) -> Count:
+    """Return the bytes of equal matrices that have so many elements and output rows together."""
+    return matrices * BASE_TYPES[base].bytes(elements / matrices, rows / matrices)

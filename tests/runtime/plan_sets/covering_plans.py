@@ -121,8 +121,8 @@ class Proven:
             changes["layer_types"] = [keys["layer_types"][i % 3] for i in range(self.layers)]
         return tiny(self.model, **changes, **dict(self.sizes))
 
-    def lowered(self):
-        """(program, model). Raises PlanError where it is not legal."""
+    def lowered(self, *, stack_binds=False):
+        """(program, model). Raises PlanError where it is not legal, or not within limits of a stack that binds."""
         model = self.graph()
         plan = expand(ShortPlan.model_validate(self._data()), model.architecture)
         if self.stages:
@@ -131,7 +131,7 @@ class Proven:
         plan = with_layer_recomputes(plan, self.recomputes) if self.recomputes else plan
         cluster = in_nodes_of(load_cluster(plan.cluster), self.node)
         stack = replace(load_stack(OWN_STACK), deduplicates_exchange=self.once)
-        legal = resolve_with(plan, model, cluster, stack)
+        legal = resolve_with(plan, model, cluster, stack, stack_binds=stack_binds)
         model, workload = legal.setting.model, legal.setting.workload
         return lower(legal.long, model, cluster, workload, stack), model
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from adapter_plans import ADAPTER, OWN, adapted
+from adapter_plans import ADAPTER, INT8, OWN, adapted
 from covering_plans import Proven
 from single_device_check import equal_to_one_device
 
@@ -17,7 +17,7 @@ from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.verify.reference_base_changes import own_products
 from meshwright.runtime.verify.reference_steps import reference_steps
 from meshwright.runtime.verify.run_case import run_case
-from meshwright.runtime.verify.run_state_case import run_state_case
+from meshwright.runtime.verify.run_state_case import run_case_and_states
 from meshwright.runtime.verify.verify_case import VerifyCase
 from meshwright.runtime.weights.principal_pairs import PrincipalPairs
 from meshwright.workload.expert_capacity import Capacity
@@ -133,11 +133,11 @@ def test_pairs_of_each_replica_equal_one_process(name):
     equal_to_one_device(PLANS[name])
 
 
-@pytest.mark.parametrize("adapter", [OWN, ADAPTER], ids=["own pairs", "lora"])
+@pytest.mark.parametrize("adapter", [OWN, ADAPTER, INT8], ids=["own pairs", "lora", "lora on int8"])
 def test_narrow_states_of_adapters_are_rounded_where_the_plan_says(adapter):
     plan = adapted(adapter=adapter, dp_replicate=2, layers=1, dtypes=NARROW)
-    found = run_state_case(plan.trial(), lambda what, part: None)
-    assert found.equal, found
+    found = run_case_and_states(plan.trial(), lambda what, part: None)
+    assert found.states.equal, found
 
 
 def test_a_base_that_stays_as_it_was_is_found():

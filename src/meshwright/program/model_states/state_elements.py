@@ -16,7 +16,7 @@ from meshwright.model.operators.operator_types import LowRank, Norm, Operator, P
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import SCALE_BYTES
-from meshwright.workload.base_types import BASE_TYPES
+from meshwright.workload.base_types import stored_bytes
 
 StateKind = Literal["parameter", "gradient", "optimizer"]
 STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
@@ -194,13 +194,18 @@ def _with_packed(
 
 
 def packed_bytes(parameter: Parameter, elements: Number, shape: LocalShape, *, expert: bool) -> Number:
-    """Return the bytes of a rank's ``elements`` of a frozen parameter; the rows of a matrix are its outputs."""
+    """Return the bytes of a rank's ``elements`` of a frozen parameter.
+
+    The rows of a matrix are its outputs; each expert's matrix is stored by itself.
+    """
     assert parameter.storage is not None
     *rows, _ = parameter.shape
     cut_rows = None if parameter.tp_dim == len(rows) else parameter.tp_dim
     outputs = replace(parameter, shape=tuple(rows), tp_dim=cut_rows)
     of_outputs = parameter_elements(outputs, shape, expert=expert)
-    return np.ceil(BASE_TYPES[parameter.storage].bytes(elements, of_outputs))
+    stack = replace(parameter, shape=tuple(rows[:-1]), tp_dim=None)
+    matrices = parameter_elements(stack, shape, expert=expert)
+    return np.ceil(stored_bytes(parameter.storage, elements, of_outputs, matrices))
 
 
 def is_partial(parameter: Parameter, op: Operator) -> bool:

@@ -311,6 +311,7 @@ def _units(
             accumulates=program.mode.reduce != "per-step",
             gradient_width=program.stack.gradient_communication_bytes,
             parameter_width=program.stack.parameter_wire_bytes,
+            stays_whole=hosting is None and sharded_name(program) != "zero3",
         )
 
     def every(name: str, of: Sequence[Place]) -> tuple[AnyUnit, ...]:

@@ -21,7 +21,7 @@ from meshwright.runtime.state.shard_pieces import places_of
 from meshwright.runtime.state.sharded_unit import Steps
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.weights.base_quantisation import QUANTISERS, first_row
-from meshwright.workload.base_types import BASE_TYPES, HALF
+from meshwright.workload.base_types import HALF, stored_bytes
 
 VALUES = "values"
 """The one piece of a tensor that is not quantised."""
@@ -163,5 +163,5 @@ class FrozenUnit:
 
 def counted_bytes(tensor: Tensor) -> int:
     """Return a tensor's bytes as the Program counts them: 16 bits an element where a proof has wider ones."""
-    size = BASE_TYPES[tensor.storage or HALF].bytes(tensor.elements, prod(tensor.shape[:-1]))
-    return ceil(size)
+    rows, matrices = prod(tensor.shape[:-1]), prod(tensor.shape[:-2])
+    return ceil(stored_bytes(tensor.storage or HALF, tensor.elements, rows, matrices))

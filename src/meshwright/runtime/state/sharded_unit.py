@@ -5,7 +5,7 @@ buffer     what it is
 =========  ======================================================================================================
 owned      this rank's shard of the parameters, in the dtype of the master copy; authoritative between steps
 whole      all parameters of the unit in the compute dtype: gathered, or always present if not sharded
-           (the same memory as ``owned`` if the dtypes agree)
+           (if it is present and the dtypes agree, ``owned`` is a part of its memory)
 gradients  gradients of all parameters of the unit, from the first weight gradient to the reduction
            (``gradient_buffers.py``)
 reduced    this rank's shard of the summed gradients, which the optimizer reads
@@ -36,7 +36,10 @@ Steps = Generator[Work, None, None]
 
 @dataclass
 class Unit:
-    """The parameters of a block or stage on one rank. ``name`` is for messages."""
+    """The parameters of a block or stage on one rank. ``name`` is for messages.
+
+    With ``stays_whole`` gathered parameters are never freed, as under zero1 and zero2.
+    """
 
     name: str
     layout: UnitLayout
@@ -46,6 +49,7 @@ class Unit:
     accumulates: bool
     gradient_width: int
     parameter_width: int
+    stays_whole: bool = False
     gradients: GradientBuffer = field(init=False)
     whole: torch.Tensor | None = None
 
@@ -93,6 +97,8 @@ class Unit:
         self.whole = flat_of_shards(self.layout, self._rows).to(self.precision.compute)
         if not self.layout.contiguous or own.dtype != self.whole.dtype:  # a copy has been made
             self._rows = None
+        elif self.stays_whole and own.dtype == self.owned.dtype:
+            self.owned = self._rows.view(self.layout.parts, -1)[self.part]
 
     def _shard_to_gather(self) -> torch.Tensor:
         return self.owned
