@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.ingest import Ingested
     from meshwright.verbs.measure import Measured, Progress
     from meshwright.verbs.plan.choose_cluster import Choice
+    from meshwright.verbs.plan.choose_model import ModelChoice
     from meshwright.verbs.plan.recommendation import Recommend
     from meshwright.verbs.plan.solver_schedules import SolverOptions
     from meshwright.verbs.probe.probe_jobs import Probes
@@ -59,7 +60,7 @@ def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str,
 
 
 def plan(
-    model: str,
+    model: str | Iterable[str],
     *,
     on: str | Iterable[str],
     seq_len: int,
@@ -90,9 +91,11 @@ def plan(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     progress: "Progress | None" = None,
-) -> "Choice":
-    """Search the best plans for a model on a cluster. ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them,
-    ``allow=["dtypes"]`` searches element types of states too.
+) -> "Choice | ModelChoice":
+    """Search the best plans for a model on a cluster, or for each of several models.
+
+    ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them, ``allow=["dtypes"]`` searches element types of states
+    too.
 
     ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
     the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens``, and ``power_kw``, limit
@@ -109,6 +112,7 @@ def plan(
     """
     from meshwright.economy.budget_and_deadline import Limits
     from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest, choose
+    from meshwright.verbs.plan.choose_model import choose_model
     from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
     named = (on,) if isinstance(on, str) else tuple(on)
@@ -124,7 +128,9 @@ def plan(
         routing=routing,
         capacity=capacity,
     )
-    header = ShortPlan(plan=1, model=model, cluster=", ".join(named), workload=workload, stack=stack)
+    models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
+    first = models[0] if models else ""
+    header = ShortPlan(plan=1, model=first, cluster=", ".join(named), workload=workload, stack=stack)
     question = PlanRequest(
         header,
         tuple(keep),
@@ -139,7 +145,10 @@ def plan(
     wish = ClusterChoiceRequest(
         named, objective, Limits(budget_usd, deadline_days, power_kw, sure), tokens, tuple(assume), price
     )
-    return choose(question, wish, progress)
+    if len(models) == 1:
+        return choose(question, wish, progress)
+    questions = [replace(question, header=header.model_copy(update={"model": name})) for name in models]
+    return choose_model(questions, wish, progress)
 
 
 def predict(

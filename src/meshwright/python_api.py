@@ -45,7 +45,7 @@ UNWRITTEN = "(not written)"
 
 
 def plan(
-    model: str,
+    model: str | Iterable[str],
     *,
     on: str | Iterable[str],
     seq_len: int,
@@ -82,7 +82,7 @@ def plan(
     csv: PathLike | None = None,
     markdown: PathLike | None = None,
 ) -> Answer:
-    """Search the best plans of a model on a cluster.
+    """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
     hold.
@@ -127,7 +127,7 @@ def plan(
         assume=_several(assume),
     )
     files = found.proposals[0].files(file) if file else {}
-    write_all(files | handed_on_tables(found.to_json()["clusters"], _path(csv), _path(markdown)))
+    write_all(files | handed_on_tables(found.table, _path(csv), _path(markdown)))
     return Answer(
         found.to_json(),
         lambda data: render_plan_answer(

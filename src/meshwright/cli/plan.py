@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 def plan(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Zoo name, config.json, or hub id.")],
+    model: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Zoo name, config.json, or hub id. Of several the largest within the limits.",
+        ),
+    ],
     on: goals.On,
     seq_len: Annotated[int, size_option("--seq-len", "Tokens per sequence.")],
     global_batch: Annotated[int, size_option("--global-batch", "Sequences per step.")],
@@ -107,7 +113,7 @@ def plan(
             progress=ProgressLine(),
         )
         best = answer.proposals[0]
-        tables = handed_on_tables(answer.to_json()["clusters"], csv, markdown)
+        tables = handed_on_tables(answer.table, csv, markdown)
         write_all((files := best.files(output) if output else {}) | tables)
         if as_json:
             print_json(answer.to_json())

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import percent, plain_table
-from meshwright.units import format_seconds
+from meshwright.units import format_count, format_seconds
 
 MOST_ROWS = 24
 WIDEST_NAME, WIDEST_FAMILY = 46, 30
@@ -17,6 +17,34 @@ LEFT = {
     "nothing fits": "on which nothing fits",
     "nothing is legal": "on which nothing is legal",
 }
+
+
+def print_models(out: Console, data: dict[str, Any]) -> None:
+    """Print the models of an answer in its JSON form, if there are several."""
+    if "models" not in data:
+        return
+    out.print("\n[bold]Models[/bold], each with its best cluster or the nearest one")
+    table = plain_table("model", "parameters", "cluster", "days (80 %)", "USD (80 %)", "limits")
+    for column in table.columns:
+        column.no_wrap = True
+    table.columns[0].max_width = table.columns[2].max_width = WIDEST_FAMILY
+    for row in data["models"]:
+        training = (row["predict"] or {}).get("training") or {}
+        kept = "kept" if row["meets"] else "no plan fits" if row["predict"] is None else _missed(row)
+        table.add_row(
+            escape(row["model"]),
+            format_count(row["parameters"]),
+            escape(row["cluster"] or "–"),
+            *(_of_training(training.get(name)) for name in ("days", "usd")),
+            escape(kept),
+        )
+    out.print(table)
+
+
+def _of_training(figure: dict[str, Any] | None) -> str:
+    if figure is None:
+        return "–"
+    return _with_ends({"it": figure["value"], "it_low": figure["low"], "it_high": figure["high"]}, "it")
 
 
 def print_families(out: Console, data: dict[str, Any]) -> None:
@@ -64,6 +92,10 @@ def _limits(row: dict[str, Any], *, limited: bool) -> str:
         return row["state"]
     if not limited or row["meets"]:
         return "kept" if limited else ""
+    return _missed(row)
+
+
+def _missed(row: dict[str, Any]) -> str:
     units = {"days": "days", "usd": "USD", "kw": "kW"}
     over = [f"{_amount(row['misses'][name])} {unit}" for name, unit in units.items() if row["misses"][name]]
     return "missed by " + ", ".join(over) if over else "too unsure"

@@ -6,7 +6,12 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
-from meshwright.present.plan_answers.cluster_choice import print_choices, print_clusters, print_families
+from meshwright.present.plan_answers.cluster_choice import (
+    print_choices,
+    print_clusters,
+    print_families,
+    print_models,
+)
 from meshwright.present.plan_answers.fastest_and_regret import (
     REGRET,
     fastest_lines,
@@ -45,6 +50,7 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     )
     for line in fastest_lines(data):
         out.print(escape(line))
+    print_models(out, data)
     print_families(out, data)
     print_choices(out, data)
     if data["candidates_unplayed"]:

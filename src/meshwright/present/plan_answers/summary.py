@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from meshwright.cost.constants import constants
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
-from meshwright.present.plan_answers.cluster_choice import print_choices, print_families
+from meshwright.present.plan_answers.cluster_choice import print_choices, print_families, print_models
 from meshwright.present.plan_answers.fastest_and_regret import (
     REGRET,
     fastest_lines,
@@ -57,6 +57,7 @@ def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequ
             _print(out, "", f"{data['doubt'][0].upper()}{data['doubt'][1:]}.")
         _print(out, "", *fastest_lines(data))
         if len(data["clusters"]) > 1:
+            print_models(out, data)
             print_families(out, data)
             print_choices(out, data, MOST_CLUSTERS)
         elif len(data["plans"]) > 1:

@@ -19,7 +19,7 @@ from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
 from meshwright.verbs.plan.assumed_mfu import at_assumed_mfu
-from meshwright.verbs.plan.infeasible import infeasible_error
+from meshwright.verbs.plan.infeasible import NoClusterError, infeasible_error
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, checked
 from meshwright.verbs.plan.priced_proposal import (
     PricedAnswer,
@@ -71,6 +71,17 @@ class Choice(PlanAnswer):
     families: tuple[RankedCluster, ...] = ()
     doubt: str | None = None
 
+    @property
+    def chosen(self) -> RankedCluster:
+        """The cluster of the first plan."""
+        cluster = self.proposals[0].plan.cluster
+        return next(one for one in self.standings if one.state == "searched" and one.offer.on == cluster)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each cluster."""
+        return [cluster_row(standing, self.request.limits) for standing in self.standings]
+
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
         limits = self.request.limits
@@ -83,7 +94,7 @@ class Choice(PlanAnswer):
             "doubt": self.doubt,
             "per": "step" if self.tokens is None else "training",
             "families": [family_row(standing, limits) for standing in self.families],
-            "clusters": [cluster_row(standing, limits) for standing in self.standings],
+            "clusters": self.table,
             "pareto": [cluster_row(standing, limits) for standing in pareto_front(self.standings)],
         }
 
@@ -91,7 +102,7 @@ class Choice(PlanAnswer):
 def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progress | None = None) -> Choice:
     """Search. Raises InputError for a wrong question, and InfeasibleError where nothing fits or keeps to the limits."""
     began = time.perf_counter()
-    checked, limits = _checked(question, request), request.limits
+    checked, limits = check_request(question, request), request.limits
     contenders = tuple(
         OfferedCluster(offer, _on(question, offer), TrainingCost.of(setting, checked.terms), scope)
         for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
@@ -161,11 +172,12 @@ def _best(
     """Those that keep to the limits, the best by the objective first. Raises InfeasibleError where there is none."""
     kept = ranked(found, aim, limits)
     if not kept:
-        raise infeasible_error(found, aim, limits, largest)
+        families = tuple(best_of_families(found, aim, limits))
+        raise NoClusterError(infeasible_error(found, aim, limits, largest), found, families)
     return kept
 
 
-def _checked(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:
+def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:
     """Check the request. Raise InputError with every problem."""
     problems: list[Problem] = []
     terms = attempted(lambda: parse_terms(request.tokens, request.assume, request.price), problems)

@@ -19,6 +19,19 @@ MOST_REASONS = 8
 CENT_OF_A_DAY = 100
 
 
+class NoClusterError(InfeasibleError):
+    """No cluster has an answer; ``standings`` has all of them, ``families`` the nearest of each device family."""
+
+    def __init__(
+        self,
+        error: InfeasibleError,
+        standings: Sequence[RankedCluster],
+        families: Sequence[RankedCluster],
+    ) -> None:
+        super().__init__(error.message, error.reasons, error.suggestion, error.summary)
+        self.standings, self.families = tuple(standings), tuple(families)
+
+
 def infeasible_error(
     found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: OfferedCluster
 ) -> InfeasibleError:
