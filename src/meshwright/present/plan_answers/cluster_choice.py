@@ -24,7 +24,7 @@ def print_models(out: Console, data: dict[str, Any]) -> None:
     if "models" not in data:
         return
     out.print("\n[bold]Models[/bold], each with its best cluster or the nearest one")
-    table = plain_table("model", "parameters", "cluster", "days (80 %)", "USD (80 %)", "limits")
+    table = plain_table("model", "parameters", "cluster", "days (80 %)", "USD", "limits")
     for column in table.columns:
         column.no_wrap = True
     table.columns[0].max_width = table.columns[2].max_width = WIDEST_FAMILY
@@ -35,7 +35,8 @@ def print_models(out: Console, data: dict[str, Any]) -> None:
             escape(row["model"]),
             format_count(row["parameters"]),
             escape(row["cluster"] or "–"),
-            *(_of_training(training.get(name)) for name in ("days", "usd")),
+            _of_training(training.get("days")),
+            _short((training.get("usd") or {}).get("value")),
             escape(kept),
         )
     out.print(table)
@@ -97,8 +98,8 @@ def _limits(row: dict[str, Any], *, limited: bool) -> str:
 
 def _missed(row: dict[str, Any]) -> str:
     units = {"days": "days", "usd": "USD", "kw": "kW"}
-    over = [f"{_amount(row['misses'][name])} {unit}" for name, unit in units.items() if row["misses"][name]]
-    return "missed by " + ", ".join(over) if over else "too unsure"
+    over = [f"{_short(row['misses'][name])} {unit}" for name, unit in units.items() if row["misses"][name]]
+    return ", ".join(over) + " over" if over else "too unsure"
 
 
 def _with_ends(row: dict[str, Any], name: str) -> str:

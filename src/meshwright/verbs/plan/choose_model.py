@@ -126,8 +126,7 @@ def _row(
 
 
 def _none_keeps(rows: Sequence[ModelRow]) -> InfeasibleError:
-    reasons = [f"{row.name}: {row.refusal.message}" for row in rows if row.refusal]
-    hints = dict.fromkeys(
-        f"{row.name}: {row.refusal.suggestion}" for row in rows if row.refusal and row.refusal.suggestion
-    )
+    refused = [(row.name, row.refusal) for row in rows if row.refusal is not None]
+    reasons = [f"{name}: {error.message}" for name, error in refused]
+    hints = [f"{name}: {error.suggestion}" for name, error in refused if error.suggestion]
     return InfeasibleError("None of the models has an answer.", reasons, "; ".join(hints))
