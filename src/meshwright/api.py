@@ -111,8 +111,9 @@ def plan(
     Raises InfeasibleError when nothing fits.
     """
     from meshwright.economy.budget_and_deadline import Limits
-    from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest, choose
+    from meshwright.verbs.plan.choose_cluster import choose
     from meshwright.verbs.plan.choose_model import choose_model
+    from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
     from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
     named = (on,) if isinstance(on, str) else tuple(on)

@@ -11,7 +11,8 @@ from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InfeasibleError
-from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest, choose
+from meshwright.verbs.plan.choose_cluster import choose
+from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer, setting_of
 from meshwright.verbs.plan.priced_proposal import priced_answer
 

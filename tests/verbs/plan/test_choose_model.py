@@ -6,8 +6,8 @@ from planning_questions import header
 
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.verbs.plan.choose_cluster import ClusterChoiceRequest
 from meshwright.verbs.plan.choose_model import choose_model
+from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
 ON = ("h100-sxm-80gb x 8", "h100-sxm-80gb x 16")

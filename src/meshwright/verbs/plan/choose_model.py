@@ -9,7 +9,8 @@ from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.errors import InfeasibleError, InputError, Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.verbs.plan.choose_cluster import Choice, ClusterChoiceRequest, check_request, choose
+from meshwright.verbs.plan.choose_cluster import Choice, choose
+from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest, check_request
 from meshwright.verbs.plan.infeasible import NoClusterError
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 from meshwright.verbs.plan.proposal import Proposal
