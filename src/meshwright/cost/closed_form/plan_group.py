@@ -194,9 +194,11 @@ class PlanGroup:
         return self._forms(2)
 
     def _forms(self, axes: int) -> HardwareTimes:
-        if self.cases is None:
+        if self.cases is None and not self.plans.several_sizes:
             return self.prices.local.forms
-        return setting_hardware_times(self.cases.setting(self.setting, axes))
+        setting = self.setting if self.cases is None else self.cases.setting(self.setting, axes)
+        devices = self.plans.devices.reshape((-1,) + (1,) * (axes - 1)) if self.plans.several_sizes else None
+        return setting_hardware_times(setting, devices)
 
     @cached_property
     def micro_batches(self) -> Ints:

@@ -9,7 +9,7 @@ any deadline.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
 
@@ -24,7 +24,8 @@ from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.verbs.plan.best_plan import best_plan, least_step_s
+from meshwright.verbs.plan.best_plan import best_plan
+from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
 from meshwright.verbs.plan.search_space import Progress, Scope
 
 T = TypeVar("T")
@@ -32,21 +33,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OfferedCluster:
-    """A cluster on offer with the question that is asked of it. ``course`` has its setting."""
+    """A cluster on offer with the question that is asked of it. ``course`` has its setting.
+
+    ``bounds`` of its plans are found with those of other clusters.
+    """
 
     offer: Offer
     header: ShortPlan
     course: TrainingCost
     scope: Scope
+    bounds: ClusterBounds | None = None
 
     def least_step_s(self) -> float | None:
-        """No plan that may fit takes less; as ``best_plan.least_step_s``."""
-        return least_step_s(self.scope, self.course.setting)
+        """No plan that may fit takes less; as ``ClusterBounds.least_s``."""
+        return self._bounds.least_s
+
+    @property
+    def _bounds(self) -> ClusterBounds:
+        return self.bounds or bound_clusters([(self.scope, self.course.setting)])[0]
 
     def searched(self, least: float, against: Sequence[RankedCluster], aim: Objective) -> RankedCluster:
         """With its best plan, unless one of others that were searched beats it, or nothing fits."""
         enough = dominated_from_step_s(self.course, least, against, aim)
-        found = best_plan(self.scope, self.course.setting, enough) if least < enough else None
+        found = best_plan(self.scope, self.course.setting, enough, self._bounds) if least < enough else None
         if found is not None:
             plan = short_plan(found.plans, found.row, self.header)
             return RankedCluster(self.offer, self.course, "searched", found.step_s, plan)
@@ -64,7 +73,8 @@ def rank_clusters(
     """Rank all clusters by the objective; results keep the clusters' order."""
     found: dict[int, RankedCluster] = {}
     least: dict[int, float] = {}
-    for index, one in _with_progress(contenders, "bounds of clusters", progress):
+    contenders = _bounded(contenders, progress)
+    for index, one in enumerate(contenders):
         bound = one.least_step_s()
         if bound is None:
             found[index] = RankedCluster(
@@ -81,6 +91,15 @@ def rank_clusters(
         found[index] = contenders[index].searched(least[index], searched, aim)
         searched += [found[index]] if found[index].state == "searched" else []
     return [found[index] for index in range(len(contenders))]
+
+
+def _bounded(contenders: Sequence[OfferedCluster], progress: Progress | None) -> list[OfferedCluster]:
+    def done(part: float) -> None:
+        if progress is not None:
+            progress("bounds of clusters", part)
+
+    bounds = bound_clusters([(one.scope, one.course.setting) for one in contenders], done)
+    return [replace(one, bounds=found) for one, found in zip(contenders, bounds, strict=True)]
 
 
 def _with_progress(items: Sequence[T], what: str, progress: Progress | None) -> Iterator[tuple[int, T]]:

@@ -1,6 +1,6 @@
 """Search one space of plans: closed forms for most, simulation for the others unless a lower bound rules them out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -148,11 +148,14 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> SearchedSchedules:
     return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
 
 
-def searched_space(scope: Scope, setting: Setting) -> Space:
-    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices."""
+def searched_space(scope: Scope, setting: Setting, sizes: Sequence[int] = ()) -> Space:
+    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices.
+
+    ``sizes``: several numbers of devices in place of the cluster's own, as in ``enumerate_space``.
+    """
     schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
     variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
-    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
+    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid, sizes)
     space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
     unusual, formless = ~are_usual(space.variants, space.base, usual), ~have_forms(space.base)
     space = space.without(unusual[:, None] & formless[None, :])
