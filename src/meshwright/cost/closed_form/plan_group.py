@@ -273,6 +273,11 @@ class PlanGroup:
         return block_elements(blocks, self.prices.local.shape, ends_together=self.ends_together)
 
     @cached_property
+    def plan_elements(self) -> Mapping[int, Elements]:
+        """As ``block_elements``, one row per plan."""
+        return {index: self.per_plan_elements(each) for index, each in self.block_elements.items()}
+
+    @cached_property
     def optimizer_elements(self) -> Mapping[int, Elements]:
         """As ``block_elements``, without the matrices that Muon takes."""
         blocks, shape, stack = self.setting.model.blocks, self.prices.local.shape, self.setting.stack
@@ -449,6 +454,8 @@ class PlanGroup:
     @cached_property
     def copied(self) -> OffloadedStages | None:
         """Return the stages whose activations the lists offload to the host; None if there are none."""
+        if not self.plans.offload_rule.share:
+            return None
         out = self.kept_on_host.max(0)[self.kind_of] > 0
         stages = frozenset(np.flatnonzero(out).tolist())
         return OffloadedStages(stages, self.plans.offload_rule.ahead) if stages else None
