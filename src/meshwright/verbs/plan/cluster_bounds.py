@@ -161,6 +161,9 @@ def _of_rows(space: Space, floors: Floats, rows: Ints, most: int | None) -> Clus
 def _floors(space: Space, setting: Setting, done: Done) -> Floats:
     """Seconds that a step is no shorter than, infinite for plans that can not fit: (variants, n)."""
     floors, usable = np.full(space.legal.shape, inf), usable_bytes(setting)
+    if not len(space.base):
+        done(1.0)
+        return floors
     bounds = space_bounds(space, setting, usable)
     for code, (row, legal, found) in enumerate(zip(floors, space.legal, bounds, strict=True)):
         fits = legal & (found.total_bytes <= usable)

@@ -26,7 +26,8 @@ from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.verbs.plan.best_plan import best_plan
 from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
-from meshwright.verbs.plan.search_space import Progress, Scope
+from meshwright.verbs.plan.progress_time import Progress, with_remaining_time
+from meshwright.verbs.plan.search_space import Scope
 
 T = TypeVar("T")
 
@@ -94,16 +95,20 @@ def rank_clusters(
 
 
 def _bounded(contenders: Sequence[OfferedCluster], progress: Progress | None) -> list[OfferedCluster]:
-    def done(part: float) -> None:
-        if progress is not None:
-            progress("bounds of clusters", part)
+    told = None if progress is None else with_remaining_time(progress)
 
+    def done(part: float) -> None:
+        if told is not None:
+            told("bounds of clusters", part)
+
+    done(0.0)
     bounds = bound_clusters([(one.scope, one.course.setting) for one in contenders], done)
     return [replace(one, bounds=found) for one, found in zip(contenders, bounds, strict=True)]
 
 
 def _with_progress(items: Sequence[T], what: str, progress: Progress | None) -> Iterator[tuple[int, T]]:
+    told = None if progress is None else with_remaining_time(progress)
     for number, item in enumerate(items):
-        if progress is not None:
-            progress(f"{what}: {number} of {len(items)}", number / len(items))
+        if told is not None:
+            told(f"{what}: {number} of {len(items)}", number / len(items))
         yield number, item

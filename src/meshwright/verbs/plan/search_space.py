@@ -39,9 +39,8 @@ from meshwright.search.space.searched_schedules import (
 )
 from meshwright.search.space.variants import Variants, all_variants, are_usual, usual_variants
 from meshwright.units import format_seconds
+from meshwright.verbs.plan.progress_time import Progress, with_remaining_time
 from meshwright.verbs.plan.simulate_candidates import candidates_to_simulate, simulated_lower_bound
-
-Progress = Callable[[str, float], None]
 
 KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
     "memory_limit": float,
@@ -249,12 +248,13 @@ def space_bounds(space: Space, setting: Setting, usable: float = inf) -> Iterato
 def _progress_of(progress: Progress | None) -> Heard:
     """Tells how the search goes; the largest number of open plans so far is all of the work."""
     most = [1]
+    told = None if progress is None else with_remaining_time(progress)
 
     def heard(best_s: float, left: int) -> None:
         most[0] = max(most[0], left)
-        if progress is not None:
-            best = f"best so far {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
-            progress(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
+        if told is not None:
+            best = f"best {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
+            told(f"{best}; {left:,} plans to price", 1 - left / most[0])
 
     return heard
 
