@@ -301,15 +301,15 @@ class PlanGroup:
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
-        return tuple(
-            self.per_plan_elements(add(*(self.block_elements[b] for b in k))) for k in self.stage_kinds
-        )
+        of_kinds = (add(*(self.block_elements[b] for b in kind)) for kind in self.stage_kinds)
+        return tuple(map(self.per_plan_elements, of_kinds))
 
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
         sharded = kind in SHARDED[self.sharding]
         apart = kind == "optimizer" and self.setting.stack.optimizer.kind.of_matrices
-        key = sharded, "parameter" if self.all_trained and not apart else kind
+        apart = apart or any(elements.trained is not None for elements in self.block_elements.values())
+        key = sharded, kind if apart else "parameter"
         if key not in self._held:
             self._held[key] = self._rank_elements(kind, sharded)
         return self._held[key]
@@ -318,14 +318,9 @@ class PlanGroup:
     def _held(self) -> dict[tuple[bool, str], Floats]:
         return {}
 
-    @cached_property
-    def all_trained(self) -> bool:
-        """No parameter is frozen."""
-        return all(elements.trained is None for elements in self.block_elements.values())
-
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         of_kind = self.optimizer_elements if kind == "optimizer" else self.block_elements
-        counts = {index: self._per_plan_counts(each.of(kind)) for index, each in of_kind.items()}
+        counts = {index: self.per_plan_elements(each.of(kind)) for index, each in of_kind.items()}
         held = {index: held_elements(each, kind, sharded, self.shape) for index, each in counts.items()}
         return self.on_ranks({index: np.asarray(each.total) for index, each in held.items()})
 
@@ -333,10 +328,6 @@ class PlanGroup:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
-
-    def _per_plan_counts(self, elements: Elements) -> Elements:
-        dense, expert, own = map(self.per_plan, (elements.dense, elements.expert, elements.own))
-        return Elements(dense, expert, 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from math import exp
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def setting_hardware_times(setting: Setting, devices: NDArray[np.int64] | None =
     recipe = setting.stack.recipe_of(setting.workload)
     forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration), recipe)
     jitter = forms.constants["step_jitter"] if cluster.step_jitter is None else cluster.step_jitter
-    slower: Number = slowest_of(cluster.devices, jitter)
+    slower: Any = slowest_of(cluster.devices, jitter)
     if devices is not None:
         slower = map_distinct_rows(lambda count: slowest_of(count, jitter), [devices.ravel()]).reshape(
             devices.shape

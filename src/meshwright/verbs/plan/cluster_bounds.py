@@ -63,15 +63,15 @@ class ClusterBounds:
 def bound_clusters(
     questions: Sequence[Question], done: Done = lambda part: None, kept: int | None = KEPT
 ) -> list[ClusterBounds]:
-    """Return the bounds of each cluster; ``done`` is told the part of them that is finished.
+    """Return the bounds of each cluster. ``done`` is called with the finished part of them, from 0 to 1.
 
     ``kept`` plans of each are remembered; None: all.
     """
     found: dict[int, ClusterBounds] = {}
     for together in _batches(questions):
 
-        def part(of_these: float, size: int = len(together)) -> None:
-            done((len(found) + of_these * size) / len(questions))
+        def part(of_these: float, before: int = len(found), size: int = len(together)) -> None:
+            done((before + of_these * size) / len(questions))
 
         found |= zip(together, _bound_sizes([questions[i] for i in together], part, kept), strict=True)
     return [found[index] for index in range(len(questions))]
@@ -132,13 +132,14 @@ def _bound_sizes(questions: Sequence[Question], done: Done, kept: int | None) ->
     space = whole.where(~formless)
     floors, of_plans = _floors(space, setting, done), space.base.devices
     nowhere = np.zeros(0, dtype=np.int64)
+    nothing = space.where(np.zeros(len(space.base), dtype=np.bool_))
     for size in sizes:
         rows = np.flatnonzero(of_plans == size)
         if len(rows) and space.legal[:, rows].any():
             yield _of_rows(space, floors, rows, kept)
         else:
             known = NO_BOUND_S if size in whole.base.devices[formless] else None
-            yield ClusterBounds(known, space.where(nowhere), nowhere, np.zeros(0))
+            yield ClusterBounds(known, nothing, nowhere, np.zeros(0))
 
 
 def _of_rows(space: Space, floors: Floats, rows: Ints, most: int | None) -> ClusterBounds:
@@ -153,7 +154,7 @@ def _of_rows(space: Space, floors: Floats, rows: Ints, most: int | None) -> Clus
         kept = kept[inside]
     variants, bases = np.divmod(kept, len(rows))
     used, place = np.unique(bases, return_inverse=True)
-    own = space.where(rows[used])
+    own = space.where(np.isin(np.arange(len(space.base)), rows[used]))
     own = replace(own, base=replace(own.base, several_sizes=False))
     return ClusterBounds(least, own, variants * len(used) + place, of_cluster[kept], others)
 

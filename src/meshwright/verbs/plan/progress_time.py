@@ -6,11 +6,11 @@ from time import monotonic
 LEAST_S, LEAST_PART = 1.0, 0.02
 """Until so much of a phase has passed and is finished its pace is not known."""
 MINUTE_S = 60
-Progress = Callable[[str, float], None]
+Heard = Callable[[str, float], None]
 """Called with a description of the work and the finished part of it, from 0 to 1."""
 
 
-def with_remaining_time(progress: Progress, clock: Callable[[], float] = monotonic) -> Progress:
+def with_remaining_time(progress: Heard, clock: Callable[[], float] = monotonic) -> Heard:
     """Return the progress callback of one phase, whose texts end with the remaining time."""
     first: list[tuple[float, float]] = []
 

@@ -26,8 +26,8 @@ from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.verbs.plan.best_plan import best_plan
 from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
-from meshwright.verbs.plan.progress_time import Progress, with_remaining_time
-from meshwright.verbs.plan.search_space import Scope
+from meshwright.verbs.plan.progress_time import with_remaining_time
+from meshwright.verbs.plan.search_space import Progress, Scope
 
 T = TypeVar("T")
 

@@ -39,8 +39,10 @@ from meshwright.search.space.searched_schedules import (
 )
 from meshwright.search.space.variants import Variants, all_variants, are_usual, usual_variants
 from meshwright.units import format_seconds
-from meshwright.verbs.plan.progress_time import Progress, with_remaining_time
+from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.simulate_candidates import candidates_to_simulate, simulated_lower_bound
+
+Progress = Callable[[str, float], None]
 
 KNOBS: Mapping[str, Callable[[float | str], float | str]] = {
     "memory_limit": float,
