@@ -13,7 +13,7 @@ def mirrored_collectives(group: PlanGroup, blocks: tuple[int, ...]) -> tuple[Col
     """Return the collectives that sum a stage's gradients over the ranks that hold the same blocks."""
     if group.kind.chains == 1:
         return ()
-    elements = [group.per_plan_elements(group.block_elements[block]) for block in blocks]
+    elements = [group.plan_elements[block] for block in blocks]
     return mirrored_reduction(
         reduced_units(elements, group.mode.gather), group.shape, group.setting.stack, "stage"
     )

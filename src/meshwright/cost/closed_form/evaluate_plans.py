@@ -232,11 +232,13 @@ def distinct_shapes(plans: PlanArrays, mode: Mode, cases: ConstantCases | None =
     """Plans whose passes differ, and for every plan which of them it equals.
 
     Data parallelism and pipelines only matter to a pass when it exchanges states, with other ranks or with the host, or
-    when another rank order makes strides depend on them.
+    when another rank order makes strides depend on them; and the number of devices, of which the slowest one counts.
     """
     columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch, plans.vocabulary_ranks]
     columns += [np.asarray(heads_exchanged(plans), dtype=np.int64)]
     inner = set(plans.rank_order[:2]) == {"tp", "cp"}
     if mode.passes_exchange_states or not inner or some_states_on_hosts(plans):
         columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
+    if plans.several_sizes:
+        columns += [plans.devices]
     return distinct(columns if cases is None else [*columns, cases.of])

@@ -194,9 +194,11 @@ class PlanGroup:
         return self._forms(2)
 
     def _forms(self, axes: int) -> HardwareTimes:
-        if self.cases is None:
+        if self.cases is None and not self.plans.several_sizes:
             return self.prices.local.forms
-        return setting_hardware_times(self.cases.setting(self.setting, axes))
+        setting = self.setting if self.cases is None else self.cases.setting(self.setting, axes)
+        devices = self.plans.devices.reshape((-1,) + (1,) * (axes - 1)) if self.plans.several_sizes else None
+        return setting_hardware_times(setting, devices)
 
     @cached_property
     def micro_batches(self) -> Ints:
@@ -271,6 +273,11 @@ class PlanGroup:
         return block_elements(blocks, self.prices.local.shape, ends_together=self.ends_together)
 
     @cached_property
+    def plan_elements(self) -> Mapping[int, Elements]:
+        """As ``block_elements``, one row per plan."""
+        return {index: self.per_plan_elements(each) for index, each in self.block_elements.items()}
+
+    @cached_property
     def optimizer_elements(self) -> Mapping[int, Elements]:
         """As ``block_elements``, without the matrices that Muon takes."""
         blocks, shape, stack = self.setting.model.blocks, self.prices.local.shape, self.setting.stack
@@ -294,15 +301,15 @@ class PlanGroup:
     @cached_property
     def kind_elements(self) -> tuple[Elements, ...]:
         """Elements of each kind of stage, one row per plan."""
-        return tuple(
-            self.per_plan_elements(add(*(self.block_elements[b] for b in k))) for k in self.stage_kinds
-        )
+        of_kinds = (add(*(self.block_elements[b] for b in kind)) for kind in self.stage_kinds)
+        return tuple(map(self.per_plan_elements, of_kinds))
 
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""
         sharded = kind in SHARDED[self.sharding]
         apart = kind == "optimizer" and self.setting.stack.optimizer.kind.of_matrices
-        key = sharded, "parameter" if self.all_trained and not apart else kind
+        apart = apart or any(elements.trained is not None for elements in self.block_elements.values())
+        key = sharded, kind if apart else "parameter"
         if key not in self._held:
             self._held[key] = self._rank_elements(kind, sharded)
         return self._held[key]
@@ -311,14 +318,9 @@ class PlanGroup:
     def _held(self) -> dict[tuple[bool, str], Floats]:
         return {}
 
-    @cached_property
-    def all_trained(self) -> bool:
-        """No parameter is frozen."""
-        return all(elements.trained is None for elements in self.block_elements.values())
-
     def _rank_elements(self, kind: StateKind, sharded: bool) -> Floats:
         of_kind = self.optimizer_elements if kind == "optimizer" else self.block_elements
-        counts = {index: self._per_plan_counts(each.of(kind)) for index, each in of_kind.items()}
+        counts = {index: self.per_plan_elements(each.of(kind)) for index, each in of_kind.items()}
         held = {index: held_elements(each, kind, sharded, self.shape) for index, each in counts.items()}
         return self.on_ranks({index: np.asarray(each.total) for index, each in held.items()})
 
@@ -326,10 +328,6 @@ class PlanGroup:
         """Sum up what each rank has of every block, one row per plan: (n, P)."""
         held = self.per_rank(self.spread([np.sum([blocks[b] for b in k], axis=0) for k in self.stage_kinds]))
         return held + np.sum([blocks[b] for b in self.setting.model.vocabulary], axis=0).reshape(-1, 1)
-
-    def _per_plan_counts(self, elements: Elements) -> Elements:
-        dense, expert, own = map(self.per_plan, (elements.dense, elements.expert, elements.own))
-        return Elements(dense, expert, 0, own=own)
 
     def per_plan_elements(self, elements: Elements) -> Elements:
         """Spread rows of distinct shapes over plans."""
@@ -447,6 +445,8 @@ class PlanGroup:
     @cached_property
     def copied(self) -> OffloadedStages | None:
         """Return the stages whose activations the lists offload to the host; None if there are none."""
+        if not self.plans.offload_rule.share:
+            return None
         out = self.kept_on_host.max(0)[self.kind_of] > 0
         stages = frozenset(np.flatnonzero(out).tolist())
         return OffloadedStages(stages, self.plans.offload_rule.ahead) if stages else None

@@ -270,7 +270,7 @@ def norm_and_ties(group: PlanGroup) -> Floats:
     sums = step_sums(group.setting.stack, ("world",))
     seconds = np.asarray(group.forms.collective("all-reduce", sums.logical_bytes, size, local))
     if group.tied_apart:
-        embedding = group.per_plan_elements(group.block_elements[group.stages[0][0]])
+        embedding = group.plan_elements[group.stages[0][0]]
         tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)
         seconds = seconds + collective_seconds(tied, group.mesh, group.forms)
     return seconds

@@ -58,6 +58,8 @@ def undominated_forms(base: PlanArrays, legal: Bools, setting: Setting) -> Undom
     columns = [base.cp, base.tp, base.micro_batch, *np.packbits(legal, axis=0).astype(np.int64)]
     if not base.tp_and_cp_inner:
         columns += [base.dp_shard, base.dp_replicate, base.pp]
+    if base.several_sizes:
+        columns += [base.devices]
     patterns = distinct(columns)
     plans, may = base.take(patterns.first), legal[:, patterns.first]
     unbeaten, quick = np.zeros((2, *may.shape), dtype=np.bool_)

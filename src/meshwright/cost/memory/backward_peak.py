@@ -152,8 +152,9 @@ class _Freed:
 
 def worst_moment(found: Sequence[Moment]) -> Moment:
     """Return the moment that holds most, plan by plan."""
-    parts = np.broadcast_arrays(*(part for m in found for part in (m.working, m.buffers, m.freed)))
-    every = np.array(parts, dtype=np.float64).reshape(len(found), 3, *parts[0].shape)
-    which = (every[:, 0] + every[:, 1] - every[:, 2]).argmax(0)
-    worst = np.take_along_axis(every, which[None, None], 0)[0]
-    return Moment(*worst)
+    parts = [(m.working, m.buffers, m.freed) for m in found]
+    every = np.empty((3, len(found), *np.broadcast_shapes(*(np.shape(p) for three in parts for p in three))))
+    for at, three in enumerate(parts):
+        every[0, at], every[1, at], every[2, at] = three
+    which = (every[0] + every[1] - every[2]).argmax(0)
+    return Moment(*np.take_along_axis(every, which[None, None], 1)[:, 0])

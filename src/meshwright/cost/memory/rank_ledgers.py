@@ -42,9 +42,9 @@ def ledgers_without_lists(group: PlanGroup) -> dict[str, Floats]:
 
     Activations are those that are free at the peak beyond what a block works in, so that they are 0 or below.
     """
-    found = _worst_moments(group)
+    found, of_rank = _worst_moments(group)
     working, buffers, freed = (
-        np.stack([np.floor(part) for part in parts], 1)
+        np.stack([np.floor(part) for part in parts], 1)[:, of_rank]
         for parts in zip(*((m.working, m.buffers, m.freed) for m in found), strict=True)
     )
     return {
@@ -103,8 +103,8 @@ def _packed_bytes(group: PlanGroup) -> Floats | float:
     sharded, nothing = "parameter" in SHARDED[group.sharding], np.zeros(len(group.plans))
     return group.on_ranks(
         {
-            index: nothing + held_packed(group.per_plan_elements(each), sharded, group.shape).bytes
-            for index, each in group.block_elements.items()
+            index: nothing + held_packed(each, sharded, group.shape).bytes
+            for index, each in group.plan_elements.items()
         }
     )
 
@@ -198,13 +198,13 @@ def _state_bytes_on_host(group: PlanGroup) -> Floats:
 
 def _buffers_of_host_states(group: PlanGroup) -> Floats:
     """Return the bytes of gradients that leave and of parameters that come, on the device of every rank: (n, P)."""
-    states, blocks = group.host_states(group.shape, group.mesh), group.block_elements
+    states, blocks = group.host_states(group.shape, group.mesh), group.plan_elements
     if states is None:
         return np.zeros((len(group.plans), group.ranks))
     per_rank = []
     for rank in range(group.ranks):
         held = {b for stage in group.stages_at[:, rank] for b in group.stages[stage]}
-        own = [group.per_plan_elements(blocks[b]) for b in sorted(held | set(group.setting.model.vocabulary))]
+        own = [blocks[b] for b in sorted(held | set(group.setting.model.vocabulary))]
         per_rank.append(_per_plan(states.buffer_bytes(own), group))
     return np.stack(per_rank, 1)
 
@@ -233,18 +233,18 @@ def _whole_all_along(group: PlanGroup) -> Floats:
     return np.stack(per_rank, 1)
 
 
-def _worst_moments(group: PlanGroup) -> list[Moment]:
-    """Return the moment that holds most beyond kept activations, on every pipeline rank; fields are (n,)."""
+def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
+    """Return the moments that hold most beyond kept activations, fields are (n,), and which of them each rank has."""
     rule, stack = _rule(group), group.setting.stack
     nothing = Moment(np.zeros(len(group.plans)), 0)
     of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
     share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
-    kinds = [tuple(dict.fromkeys(group.kind_of[at].tolist())) for at in group.stages_at.T]
-    worst = {
-        some: worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])])
-        for some in dict.fromkeys(kinds)
-    }
-    return [worst[some] for some in kinds]
+    kinds = [tuple(dict.fromkeys(at)) for at in group.kind_of[group.stages_at.T].tolist()]
+    different = list(dict.fromkeys(kinds))
+    worst = [
+        worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])]) for some in different
+    ]
+    return worst, np.array([different.index(some) for some in kinds])
 
 
 def _stages(group: PlanGroup) -> list[StageBlocks]:
@@ -275,7 +275,7 @@ def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, fre
     counted = head is not None and bool(frees.any())
     return StageBlocks(
         blocks=blocks,
-        elements=lambda block: group.per_plan_elements(group.block_elements[block]),
+        elements=group.plan_elements.__getitem__,
         kept=lambda block: frees * group.per_plan(prices.kept[block]) if counted else nothing,
         working=lambda block: group.per_plan(prices.working[block]),
         logits=frees * group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))

@@ -171,6 +171,7 @@ class Prices:
     items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
     blocks: tuple[Block, ...]
     _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
+    _bodies: dict[tuple[tuple[int | None, PassKind, int], ...], Parts] = field(default_factory=dict)
 
     def collective(self, collective: Collective) -> Number:
         """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
@@ -214,7 +215,15 @@ class Prices:
         return add_parts(compute, {category: extra})
 
     def body(self, body: Body) -> Parts:
-        """Seconds of a whole pass over a stage by category."""
+        """Seconds of a whole pass over a stage by category; stages of equal blocks without exchanges share them."""
+        if any(segment.overlapped for segment in body):
+            return self._body(body)
+        key = tuple((segment.block, segment.kind, segment.count) for segment in body)
+        if key not in self._bodies:
+            self._bodies[key] = self._body(body)
+        return self._bodies[key]
+
+    def _body(self, body: Body) -> Parts:
         result: Parts = {}
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from math import exp
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +42,20 @@ from meshwright.schedules.pipeline import returns_to_first
 from meshwright.stack.stack import Stack
 
 
-def setting_hardware_times(setting: Setting) -> HardwareTimes:
-    """Forms of a setting's devices and network, with the cluster's own calibration."""
+def setting_hardware_times(setting: Setting, devices: NDArray[np.int64] | None = None) -> HardwareTimes:
+    """Forms of a setting's devices and network, with the cluster's own calibration.
+
+    ``devices``: those of clusters that differ in nothing else, one for each row; None: those of the setting.
+    """
     cluster = setting.cluster
     recipe = setting.stack.recipe_of(setting.workload)
     forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration), recipe)
     jitter = forms.constants["step_jitter"] if cluster.step_jitter is None else cluster.step_jitter
-    slower = slowest_of(cluster.devices, jitter)
+    slower: Any = slowest_of(cluster.devices, jitter)
+    if devices is not None:
+        slower = map_distinct_rows(lambda count: slowest_of(count, jitter), [devices.ravel()]).reshape(
+            devices.shape
+        )
     return replace(
         forms,
         tiers=cluster.tiers,
@@ -93,7 +101,7 @@ def array_prices(
     ``cases``: the constants that each row of the plans is priced with, where they are not those of the setting.
     """
     priced = setting if cases is None else cases.setting(setting)
-    forms = setting_hardware_times(priced)
+    forms = setting_hardware_times(priced, plans.devices if plans.several_sizes else None)
     shape, mesh = array_shape(plans, setting), array_mesh(plans, forms)
     items: dict[tuple[int, PassKind], tuple[Item, ...]] = {
         (index, kind): BLOCK_PASSES[kind](block, shape, mode, setting.stack)

@@ -25,11 +25,13 @@ class PlanArrays:
     """n plans. Each of the ``columns``, (n,), is an attribute too: ``plans.tp``.
 
     Columns are the numbers of a short plan, and for each of its choices (``plans/choices``) codes: indices into the
-    ``values`` of that column. Codes of true and false are bools.
+    ``values`` of that column. Codes of true and false are bools. ``several_sizes``: plans fill clusters that differ in
+    nothing but their number of ``devices``; otherwise all of them fill the same one.
     """
 
     columns: Mapping[str, Ints]
     values: Mapping[str, tuple[Any, ...]]
+    several_sizes: bool = False
     stages: Stages = "balanced"
     layer_recomputes: tuple[Recompute, ...] | None = None
     node_order: NodeOrder | None = None
@@ -47,6 +49,11 @@ class PlanArrays:
     def schedules(self) -> tuple[ScheduleChoice, ...]:
         """The values of ``schedule``."""
         return self.values["schedule"]
+
+    @property
+    def devices(self) -> Ints:
+        """Devices that every plan fills."""
+        return self.pp * self.tp * self.cp * self.dp_shard * self.dp_replicate
 
     @property
     def rank_order(self) -> tuple[Axis, ...]:

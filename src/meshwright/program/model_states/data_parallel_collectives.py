@@ -108,13 +108,15 @@ def unit_exchanges(
     """Return each block's state exchanges in the passes of a micro-batch; ``live`` may leave collectives out."""
     named = {index: (f"block {index}", held) for index, held in elements.items()}
     reduced = named if mode.reduce == "per-micro-batch" else {}
+    ahead = passes_ahead(mode, stack)
+    gathered = named if ahead else {}
     return UnitExchanges(
-        gathers={index: live(gathers(held, stack, what)) for index, (what, held) in named.items()},
+        gathers={index: live(gathers(held, stack, what)) for index, (what, held) in gathered.items()},
         reductions={
             index: live(unit_reduction(held, sharding, mode, shape, stack, what))
             for index, (what, held) in reduced.items()
         },
-        ahead=passes_ahead(mode, stack),
+        ahead=ahead,
         hidden=stack.overlap_gradient_reduction or mode.gather == "per-layer",
     )
 

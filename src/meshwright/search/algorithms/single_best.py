@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.search.algorithms.exhaustive import TIE, Evaluate, Floats, ranked
 
-FIRST, MORE = 256, 2
+FIRST, MORE = 16, 4
 """Plans that are evaluated at first, and how many times as many in each next turn."""
 ROOM = 1 + TIE
 Rows = NDArray[np.int64]

@@ -11,9 +11,9 @@ inside a scale-up domain, and what the question keeps fixed.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,16 +115,19 @@ def enumerate_space(
     schedules: SearchedSchedules | None = None,
     variants: Variants | None = None,
     forbid: Forbidden | None = None,
+    sizes: Sequence[int] = (),
 ) -> Space:
     """All legal plans for a setting. ``keep`` fixes choices of the plan (``{"tp": 8, "sharding": "zero1"}``).
 
     ``schedules`` and ``variants`` are the usual ones if nothing is said. ``forbid``: values that no plan may have.
+    ``sizes``: several numbers of devices in place of the cluster's own; plans of one after those of the other.
     """
     keep, constraints = keep or {}, SearchConstraints(keep or {}, forbid or {})
     schedules = usual_schedules(setting.stack) if schedules is None else schedules
     variants = usual_variants(setting, keep) if variants is None else variants
-    options = _options(setting, schedules, keep.get("gather"))
-    layouts = factorisations(setting.cluster.devices, len(DEGREES))
+    sizes = sizes or (setting.cluster.devices,)
+    options = _options(setting, sizes, schedules, keep.get("gather"))
+    layouts = np.concatenate([factorisations(size, len(DEGREES)) for size in sizes])
     of_layout = prod(options.sizes) * variants.count
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
     limits = StackLimitsOfRows(setting, schedules)
@@ -152,6 +155,7 @@ def enumerate_space(
         values=usual_values()
         | {name: variants.known(name) for name in variants.values}
         | {"schedule": schedules},
+        several_sizes=len(sizes) > 1,
     )
     checks = VariantChecks(base, setting, variants.values, constraints, limits)
     legal, later = legal_variants(checks, variants, cutter.rejected)
@@ -160,6 +164,25 @@ def enumerate_space(
     space = Space(base, every, legal[used], later, len(layouts) * of_layout, dict(cutter.rejected))
     some = np.asarray(space.legal.any(axis=0))
     return space if some.all() else space.where(some)
+
+
+def raw_plans(setting: Setting, keep: Keep, schedules: SearchedSchedules) -> int:
+    """Count the raw plans of a setting, without their variants."""
+    devices = setting.cluster.devices
+    ordered = prod(comb(power + len(DEGREES) - 1, power) for power in _prime_powers(devices))
+    return ordered * prod(_options(setting, (devices,), schedules, keep.get("gather")).sizes)
+
+
+def _prime_powers(number: int) -> Iterator[int]:
+    """Yield the exponent of each prime factor of a number."""
+    factor = 2
+    while number > 1:
+        power = 0
+        while number % factor == 0:
+            number, power = number // factor, power + 1
+        if power:
+            yield power
+        factor = factor + 1 if factor * factor <= number else max(number, 2)
 
 
 def factorisations(number: int, parts: int) -> Ints:
@@ -186,7 +209,9 @@ def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
     return tuple(sorted(part for part in every if 2 * part <= layers))
 
 
-def _options(setting: Setting, schedules: SearchedSchedules, gather: object) -> _Options:
+def _options(
+    setting: Setting, sizes: Sequence[int], schedules: SearchedSchedules, gather: object
+) -> _Options:
     stack, arch = setting.stack, setting.model.architecture
     schedule = [
         (code, virtual)
@@ -196,11 +221,13 @@ def _options(setting: Setting, schedules: SearchedSchedules, gather: object) -> 
     moe = arch.moe
     ep = divisors(moe.experts) if moe and stack.ep else (1,)
     etp = divisors(moe.intermediate) if moe and stack.etp else (1,)
-    devices, domain = setting.cluster.devices, setting.cluster.pool.node.scaleup_domain
+    domain = setting.cluster.pool.node.scaleup_domain
     return _Options(
         micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
         schedule=tuple(schedule),
-        experts=tuple((e, t) for e in ep for t in etp if devices % (e * t) == 0 and t <= domain),
+        experts=tuple(
+            (e, t) for e in ep for t in etp if t <= domain and any(size % (e * t) == 0 for size in sizes)
+        ),
         sharding=tuple(
             (SHARDINGS.index(name), GATHERS.index(how))
             for name in SHARDINGS

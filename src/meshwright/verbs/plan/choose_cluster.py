@@ -22,7 +22,7 @@ from meshwright.verbs.plan.priced_proposal import (
     with_tokens_at_most,
     within_limits,
 )
-from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
+from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters, with_bounds
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
 
@@ -79,6 +79,7 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         OfferedCluster(offer, question_on(question, offer), TrainingCost.of(setting, checked.terms), scope)
         for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
     )
+    contenders = tuple(with_bounds(contenders, progress)) if len(contenders) > 1 else contenders
     searched_limits = Limits(power_kw=limits.power_kw) if checked.terms.most else limits
     ranking = _ranking(contenders, checked.aim, searched_limits, progress)
     if any(one.course.terms.assumed.mfu is not None for one in contenders):

@@ -10,7 +10,7 @@ of each family.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeVar
 
@@ -25,9 +25,11 @@ from meshwright.economy.cluster_ranking import (
 from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.verbs.plan.best_plan import best_plan, least_step_s
+from meshwright.verbs.plan.best_plan import best_plan
+from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.priced_proposal import PricedAnswer, priced_answer
+from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.search_space import Progress, Scope
 
 T = TypeVar("T")
@@ -37,13 +39,14 @@ T = TypeVar("T")
 class OfferedCluster:
     """A cluster on offer with the question that is asked of it. ``course`` has its setting.
 
-    ``found`` holds the answer once it was searched.
+    ``found`` holds the answer once it was searched, and ``bounds`` those of its plans.
     """
 
     offer: Offer
     question: PlanRequest
     course: TrainingCost
     scope: Scope
+    bounds: ClusterBounds | None = None
     found: list[PlanAnswer] = field(default_factory=list, compare=False)
 
     @property
@@ -57,8 +60,12 @@ class OfferedCluster:
         return self.offer.cluster.pools[0].device.id
 
     def least_step_s(self) -> float | None:
-        """No plan that may fit takes less; as ``best_plan.least_step_s``."""
-        return least_step_s(self.scope, self.course.setting)
+        """No plan that may fit takes less; as ``ClusterBounds.least_s``."""
+        return self._bounds.least_s
+
+    @property
+    def _bounds(self) -> ClusterBounds:
+        return self.bounds or bound_clusters([(self.scope, self.course.setting)])[0]
 
     def searched(
         self, least: float, against: Sequence[RankedCluster], aim: Objective, limits: Limits
@@ -83,7 +90,7 @@ class OfferedCluster:
     def _has_plan_below(self, enough: float) -> bool:
         if self.found:
             return self.found[0].fastest.report.step_time_s < enough
-        return best_plan(self.scope, self.course.setting, enough) is not None
+        return best_plan(self.scope, self.course.setting, enough, self._bounds) is not None
 
 
 def rank_clusters(
@@ -92,7 +99,8 @@ def rank_clusters(
     """Search what another cluster of its device family does not beat; results keep the clusters' order."""
     found: dict[int, RankedCluster | PricedAnswer] = {}
     least: dict[int, float] = {}
-    for index, one in _with_progress(contenders, "bounds of clusters", progress):
+    contenders = with_bounds(contenders, progress)
+    for index, one in enumerate(contenders):
         bound = one.least_step_s()
         if bound is None:
             found[index] = RankedCluster(
@@ -114,8 +122,26 @@ def rank_clusters(
     return [found[index] for index in range(len(contenders))]
 
 
+def with_bounds(
+    contenders: Sequence[OfferedCluster], progress: Progress | None = None
+) -> Sequence[OfferedCluster]:
+    """Return the clusters with the bounds of their plans, which are found together."""
+    if all(one.bounds is not None for one in contenders):
+        return contenders
+    told = None if progress is None else with_remaining_time(progress)
+
+    def done(part: float) -> None:
+        if told is not None:
+            told("bounds of clusters", part)
+
+    done(0.0)
+    bounds = bound_clusters([(one.scope, one.course.setting) for one in contenders], done)
+    return [replace(one, bounds=found) for one, found in zip(contenders, bounds, strict=True)]
+
+
 def _with_progress(items: Sequence[T], what: str, progress: Progress | None) -> Iterator[tuple[int, T]]:
+    told = None if progress is None else with_remaining_time(progress)
     for number, item in enumerate(items):
-        if progress is not None:
-            progress(f"{what}: {number} of {len(items)}", number / len(items))
+        if told is not None:
+            told(f"{what}: {number} of {len(items)}", number / len(items))
         yield number, item

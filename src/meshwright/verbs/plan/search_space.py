@@ -1,6 +1,6 @@
 """Search one space of plans: closed forms for most, simulation for the others unless a lower bound rules them out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -39,6 +39,7 @@ from meshwright.search.space.searched_schedules import (
 )
 from meshwright.search.space.variants import Variants, all_variants, are_usual, usual_variants
 from meshwright.units import format_seconds
+from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.simulate_candidates import candidates_to_simulate, simulated_lower_bound
 
 Progress = Callable[[str, float], None]
@@ -148,11 +149,14 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> SearchedSchedules:
     return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
 
 
-def searched_space(scope: Scope, setting: Setting) -> Space:
-    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices."""
+def searched_space(scope: Scope, setting: Setting, sizes: Sequence[int] = ()) -> Space:
+    """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices.
+
+    ``sizes``: several numbers of devices in place of the cluster's own, as in ``enumerate_space``.
+    """
     schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
     variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
-    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid)
+    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid, sizes)
     space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
     unusual, formless = ~are_usual(space.variants, space.base, usual), ~have_forms(space.base)
     space = space.without(unusual[:, None] & formless[None, :])
@@ -246,12 +250,13 @@ def space_bounds(space: Space, setting: Setting, usable: float = inf) -> Iterato
 def _progress_of(progress: Progress | None) -> Heard:
     """Tells how the search goes; the largest number of open plans so far is all of the work."""
     most = [1]
+    told = None if progress is None else with_remaining_time(progress)
 
     def heard(best_s: float, left: int) -> None:
         most[0] = max(most[0], left)
-        if progress is not None:
-            best = f"best so far {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
-            progress(f"searching: {best}; {left:,} plans to price", 1 - left / most[0])
+        if told is not None:
+            best = f"best {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
+            told(f"{best}; {left:,} plans to price", 1 - left / most[0])
 
     return heard
 
