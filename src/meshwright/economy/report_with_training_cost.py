@@ -58,17 +58,12 @@ def _goodput(found: FailureModel, report: Report) -> dict[str, Any]:
 def _training(
     course: TrainingCost, predicted_s: float, report: Report, draws: TrainingDraws
 ) -> dict[str, Any]:
-    ends = {
-        "value": report.step_time_s,
-        "low": report.step_time_low_s,
-        "high": report.step_time_high_s,
-    }
     costs = course.costs(predicted_s)
-    steps_alone = {end: None if s is None else course.steps * s / DAY_S for end, s in ends.items()}
+    alone = [course.steps * step_s / DAY_S for step_s in (report.step_time_s, *draws.step_ends)]
     return {
         "tokens": course.terms.tokens,
         "steps": course.steps,
-        "days_without_failures": steps_alone,
+        "days_without_failures": _with_ends(alone[0], (alone[1], alone[2])),
         "failures": expected_failures(course, predicted_s),
         "spare_nodes": course.spare_nodes,
         "power_kw": course.power_kw,

@@ -72,6 +72,13 @@ class TrainingDraws:
         costs = None if ends is None else [getattr(self.course.costs_of(end), name) for end in ends]
         return None if costs is None or None in costs else (costs[0], costs[1])
 
+    @property
+    def step_ends(self) -> tuple[float, float]:
+        """The 80 % interval of a step's seconds."""
+        ends = _ends(self.step_s)
+        assert ends is not None, "a step has an end"
+        return ends
+
     def least_budget(self, limits: Limits) -> float | None:
         """Return the least dollars with which all other limits hold with their probability; None where none do."""
         return None if self.usd is None else self._least(self.usd, replace(limits, budget_usd=None))
