@@ -40,7 +40,7 @@ def test_experts_meet_what_else_a_plan_may_have(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", list(balanced()), ids=named)
 def test_experts_are_kept_in_balance_as_on_one_device(plan):
     routing = plan.graph().architecture.numerics.routing

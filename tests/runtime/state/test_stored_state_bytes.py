@@ -36,6 +36,7 @@ def held(plan):
     return run_locally(work, plan.ranks, 120, lambda what, part: None), trial.program
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("optimizer", [(("name", "sgd"), ("momentum", 0.9)), "sgd", "lion", "muon"], ids=str)
 @pytest.mark.parametrize("plan", [WHOLE, CUT, OWNED], ids=["one rank", "tp", "zero1"])
 def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer):
@@ -45,6 +46,7 @@ def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer
     assert states == program.held_bytes(0, "optimizer")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("types", [(), (("master", "fp32"),)], ids=["parameters alone", "master copy"])
 @pytest.mark.parametrize("plan", [WHOLE, CUT], ids=["one rank", "tp"])
 def test_a_rank_without_backward_passes_holds_what_the_ledger_counts(plan, types):
@@ -53,6 +55,7 @@ def test_a_rank_without_backward_passes_holds_what_the_ledger_counts(plan, types
     assert states == program.held_bytes(0, "optimizer") == 2 * parameters * bool(types)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("types", [(), *TYPES.values()], ids=["usual", *TYPES])
 @pytest.mark.parametrize("plan", [WHOLE, CUT], ids=["one rank", "tp"])
 def test_a_rank_holds_what_the_ledger_counts(plan, types):
