@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from measured_machine import H100, measured
@@ -43,6 +44,18 @@ BARE = {
 
 def fitted(results):
     return {c.name: c for c in fit_kernels(results, load_cluster(f"{DEVICE} x 16"))}
+
+
+@cache
+def usual():
+    """The cluster of a machine with the constants that are known."""
+    return cluster_from(measured())
+
+
+@cache
+def with_slow_cards():
+    """What was measured over four hosts whose cards reach 0.3 of their rate."""
+    return measured({"nic_efficiency": 0.3}, nodes=4)
 
 
 def slowed(results, **changes):
@@ -99,12 +112,12 @@ def test_a_machine_twice_as_slow_has_half_the_efficiency():
 
 
 def test_slow_cards_are_found_across_hosts():
-    values = dict(cluster_from(measured({"nic_efficiency": 0.3}, nodes=8)).cluster.calibration)
+    values = dict(cluster_from(with_slow_cards()).cluster.calibration)
     assert values["nic_efficiency"] == pytest.approx(0.3, rel=0.05)
 
 
 def test_the_file_is_the_cluster_and_says_where_its_numbers_are_from():
-    made = cluster_from(measured())
+    made = usual()
     assert load_cluster(made.text) == made.cluster
     assert made.cluster.pool.device.id == DEVICE
     assert made.cluster.devices == 16
@@ -124,11 +137,12 @@ def test_what_a_file_can_not_carry_is_a_finding_with_its_value():
 
 
 def test_devices_that_differ_are_waited_for():
-    alike, mixed = (cluster_from(measured(noise=noise)).cluster for noise in (0.0, 0.05))
+    noisy = cluster_from(measured(noise=0.05))
+    alike, mixed = usual().cluster, noisy.cluster
     assert alike.step_jitter == 0
     products = 6
     assert mixed.step_jitter == pytest.approx(0.05 / products**0.5, rel=0.5)
-    assert load_cluster(cluster_from(measured(noise=0.05)).text).step_jitter == mixed.step_jitter
+    assert load_cluster(noisy.text).step_jitter == mixed.step_jitter
     assert cluster_from(own_device()).cluster.step_jitter is None
     assert cluster_from(measured(nodes=1, devices=2)).cluster.step_jitter is None
 
@@ -148,7 +162,7 @@ def test_a_cpu_launches_in_addition_and_its_host_time_is_measured():
     made = cluster_from(results.model_copy(update={"kernels": (*results.kernels, layer)}))
     assert made.cluster.pool.device.synchronous
     assert dict(made.cluster.calibration)["host_s_per_layer"] == pytest.approx(2e-3)
-    assert not cluster_from(measured()).cluster.pool.device.synchronous
+    assert not usual().cluster.pool.device.synchronous
 
 
 def test_a_base_keeps_what_no_measurement_says():
@@ -159,7 +173,7 @@ def test_a_base_keeps_what_no_measurement_says():
     )
     pool = replace(base.pool, usd_per_device_hour=Sourced(1.5, "contract", "2026"))
     base = replace(base, pools=(pool,))
-    made = cluster_from(measured({"nic_efficiency": 0.3}, nodes=8), base).cluster
+    made = cluster_from(with_slow_cards(), base).cluster
     assert (made.pools, made.tiers) == (base.pools, base.tiers)
     values = dict(made.calibration)
     assert values["host_s_per_layer"] == 4e-4
