@@ -58,8 +58,8 @@ def small_file(tmp_path_factory):
     """A plan beside which there are few others."""
     path = tmp_path_factory.mktemp("small") / "plan.yaml"
     path.write_text(
-        "plan: 1\nmodel: llama-3.2-1b\ncluster: h100-sxm-80gb x 2\nlayout: {dp_shard: 2}\nsharding: zero1\nstack: deepspeed\n"
-        "workload: {seq_len: 2048, global_batch: 2}\n",
+        "plan: 1\nmodel: llama-3.2-1b\ncluster: h100-sxm-80gb x 2\nlayout: {dp_shard: 2}\nsharding: zero1\n"
+        "stack: deepspeed\nworkload: {seq_len: 2048, global_batch: 2}\n",
         encoding="utf-8",
     )
     return str(path)
