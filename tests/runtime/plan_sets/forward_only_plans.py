@@ -39,7 +39,6 @@ PLANS = {
 }
 QUICK = (
     "stages of a tied table",
-    "split with zero3",
     "balanced experts",
 )
 """Plans of every test run; the others are proven too."""
