@@ -115,6 +115,7 @@ def test_every_rule_has_a_pair_and_nothing_else_has(target):
     assert {row.base for row in read_answers(target) if row.answer == RULE} <= set(bases()[target])
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.target}-{pair.row.key}")
 def test_check_names_what_breaks_an_assertion_and_nothing_else(pair):
     broken, kept = (errors_without_search(pair.request, text) for text in (pair.breaking, pair.holding))

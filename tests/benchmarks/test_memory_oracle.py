@@ -15,6 +15,7 @@ CASES = (
 )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.model} {case.recompute} tp {case.tp}")
 def test_the_ledger_is_what_the_tracker_counts(case):

@@ -10,6 +10,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "sys.path" in path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_finds_what_it_imports(name):
     subprocess.run([sys.executable, "-c", f"import {name}"], cwd=FOLDER, check=True)

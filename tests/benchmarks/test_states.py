@@ -37,6 +37,7 @@ def test_every_recipe_is_one_that_its_stack_runs(recipes):
         assert warned == [], recipe.recipe
 
 
+@pytest.mark.slow
 def test_published_models_train_with_their_optimizer_on_the_host(states):
     questions = states.read_questions()
     assert sum(bool(asked.source) for asked in questions) >= 4

@@ -1,6 +1,7 @@
 """Calibration of a cluster on a few runs."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,21 +17,27 @@ from meshwright.errors import InputError
 SLOW = {"gemm_efficiency": 0.55, "nic_efficiency": 0.4}
 
 
+@cache
+def fitted_to_slow(count):
+    """The fit to the first plans on a slower machine."""
+    return fit_cluster_constants([observation(SLOW, PLANS[:count])])
+
+
 def test_runs_on_a_slower_machine_help():
-    found = fit_cluster_constants([observation(SLOW)])
+    found = fitted_to_slow(4)
     assert found.helps
     assert found.error_after < 0.5 * found.error_before
     assert found.values["nic_efficiency"] < found.present["nic_efficiency"]
 
 
 def test_what_was_fitted_predicts_plans_that_were_not_run():
-    found = fit_cluster_constants([observation(SLOW, PLANS[:4])])
+    found = fitted_to_slow(4)
     unseen = observation(SLOW, PLANS[4:])
     before, after = (np.abs(unseen.log_errors(values)).mean() for values in ({}, found.values))
     assert after < before
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(6))
 def test_noise_around_the_present_constants_is_harmless(seed):
     found = fit_cluster_constants([observation({}, PLANS[:4], noise=0.03, seed=seed)])
@@ -54,7 +61,7 @@ def test_runs_that_span_a_tier_fit_its_oversubscription():
 def test_a_tier_that_no_run_spans_is_left():
     hall = Tier(name="hall", devices=64, oversubscription=4)
     found = fit_cluster_constants([observation(SLOW, PLANS[:3], tiers=(hall,))])
-    plain = fit_cluster_constants([observation(SLOW, PLANS[:3])])
+    plain = fitted_to_slow(3)
     assert found.values == pytest.approx(plain.values)
     assert found.cluster.tiers == (hall,)
 
@@ -67,7 +74,7 @@ def test_runs_that_the_constants_can_not_explain_are_refused():
 
 
 def test_the_cluster_file_carries_the_calibration():
-    found = fit_cluster_constants([observation(SLOW, PLANS[:3])])
+    found = fitted_to_slow(3)
     again = load_cluster(dump_cluster(found.cluster))
     assert dict(again.calibration) == pytest.approx(dict(found.values))
     assert again == found.cluster

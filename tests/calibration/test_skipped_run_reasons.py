@@ -75,7 +75,7 @@ def test_the_answer_lists_them_in_json_and_in_the_text(tmp_path):
 
 
 def test_a_table_without_such_rows_says_nothing_of_them(tmp_path):
-    path = table(tmp_path / "runs.csv", *good(4))
+    path = table(tmp_path / "runs.csv", *good(3))
     assert json.loads(calibrated(path, "--json").stdout)["skipped"] == []
     assert "not used" not in calibrated(path).stdout
 

@@ -99,7 +99,8 @@ def test_plan():
 
 def test_a_proposal_is_a_plan_file_with_the_same_prediction(tmp_path):
     file = tmp_path / "best.yaml"
-    data = run("plan", "mixtral-8x7b", *QUESTION[2:], "--on", "h100-sxm-80gb x 16", "-o", file, "--json").data
+    question = (*QUESTION[2:], "--on", "h100-sxm-80gb x 16", "--keep", "tp=1", "--keep", "cp=1")
+    data = run("plan", "mixtral-8x7b", *question, "-o", file, "--json").data
     again = run("predict", file, "--json")
     assert again.code == 0
     advice = again.data["interval"]["advice"]

@@ -35,6 +35,7 @@ def followed(verb, file, code=0):
     return done.data
 
 
+@pytest.mark.slow
 def test_the_search_keeps_both_degrees(folder):
     (best, *_) = followed("plan", "model")["plans"]
     assert (best["plan"]["layout"]["cp"], best["plan"]["layout"]["ep"]) == (8, 8)

@@ -26,7 +26,7 @@ def test_a_model_that_is_too_large_names_the_reason_and_a_cluster_that_does():
     assert run("plan", *LARGE, "--on", f"a100-sxm-40gb x {int(count) // 2}").code == 1
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("model", "on", "options"),
     [

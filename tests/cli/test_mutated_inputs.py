@@ -40,7 +40,7 @@ NUMBERS = [None, True, False, -1, 0, 1, 2, 3, 5, 8, 64, 4097, 2**20, 2**40, 10**
 WORDS = ["", "x", "embed", "0..31", "zero3", "gpipe", "interleaved-1f1b", "full", "pp", "*", "é[bold]"]
 NAMES = ["megatron-core", "generic", "mixtral-8x7b", "h100-sxm-80gb x 16", "per-layer"]
 ODD = st.sampled_from([*NUMBERS, *WORDS, *NAMES, [], {}, [1], ["tp"], {"a": 1}]).map(deepcopy)
-QUICK = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _paths(value, path=()):

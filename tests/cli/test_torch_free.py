@@ -59,7 +59,7 @@ def small_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("small") / "plan.yaml"
     path.write_text(
         "plan: 1\nmodel: llama-3.2-1b\ncluster: h100-sxm-80gb x 2\nlayout: {dp_shard: 2}\nsharding: zero1\n"
-        "workload: {seq_len: 2048, global_batch: 4}\n",
+        "stack: deepspeed\nworkload: {seq_len: 2048, global_batch: 2}\n",
         encoding="utf-8",
     )
     return str(path)
@@ -97,14 +97,14 @@ def foreign_files(tmp_path_factory):
 
 
 VERBS = {
-    "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 8", "--seq-len", "2048", "--global-batch", "16"],
+    "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 2", "--seq-len", "2048", "--global-batch", "4"],
     "describe": ["mixtral-8x7b"],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
     "explain": ["SMALL"],
     "export": ["PLAN", "--to", "megatron"],
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
-    "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
+    "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 2"],
     "measure": ["--collective-tests", "TESTS", "--on", "h100-sxm-80gb x 16"],
     "probe": ["SMALL"],
     "ingest": ["LOG"],

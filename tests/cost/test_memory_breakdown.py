@@ -55,7 +55,7 @@ def test_a_total_is_the_sum_of_the_ledger():
     assert total_bytes({key: 2**i for i, key in enumerate(KEYS)}) == 2 ** len(KEYS) - 1
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("model", ["tied", "untied", "sparse"])
 @pytest.mark.parametrize("stack", ["megatron-core", "torchtitan"])
 def test_the_floor_of_memory_is_never_above_the_peak(model, stack):

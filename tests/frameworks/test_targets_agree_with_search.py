@@ -92,7 +92,7 @@ def drawn(rng, legal, asked, variants):
             yield one | {name: other[name] for name in names}
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_legal_in_the_search_is_legal_in_the_check_and_can_be_exported(target, seed):
@@ -118,7 +118,7 @@ def test_legal_in_the_search_is_legal_in_the_check_and_can_be_exported(target, s
     assert sum(counted)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_files_of_a_plan_are_read_back_as_the_same_plan_with_the_same_prediction(target, seed, tmp_path):

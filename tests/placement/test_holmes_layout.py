@@ -68,6 +68,7 @@ def proposed(short, setting):
     return Proposal(short, predicted(resolved), ())
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("layout", [{"pp": 2, "dp_shard": 32}, {"pp": 4, "dp_shard": 8, "tp": 2}])
 def test_the_order_is_the_best_by_full_predictions(header, layout):
     setting = setting_of(header)

@@ -35,7 +35,7 @@ def test_devices_and_stages_follow():
     assert data["stages"][3]["head"] is True
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(short_plans())
 def test_the_long_description_is_the_long_plan(plan):
     assume(plan.layout.pp * plan.pipeline.virtual_stages <= SPARSE.layers)

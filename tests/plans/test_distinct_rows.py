@@ -17,7 +17,7 @@ def columns_of(rows):
 
 
 @given(ROWS)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_rows_are_equal_where_all_their_values_are(rows):
     found = distinct(columns_of(rows))
     different = sorted(set(rows))

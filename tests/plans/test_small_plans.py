@@ -26,7 +26,7 @@ ORDERS = (
     ("pp", "dp_shard", "tp", "cp", "dp_replicate"),
 )
 LIMITS = (1, 2, 4, 8, 16)
-FEWEST = 60
+FEWEST = 24
 
 
 def plan_of(model, layout, **keys):

@@ -72,7 +72,7 @@ def assert_readable_work(plan, nouns):
     assert_suggestions_work(plan, nouns)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(short_plans(), st.sampled_from(NOUNS))
 def test_of_a_plan_with_many_faults(plan, nouns):
     assert_readable_work(plan, nouns)
@@ -109,7 +109,7 @@ def changed_plans(draw):
     return plan, question
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(changed_plans())
 def test_of_a_plan_with_a_few_faults(drawn):
     plan, question = drawn

@@ -67,7 +67,7 @@ def owners(lowered_plan, unit, row):
     return counts
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", PLANS)
 def test_every_element_is_held_by_as_many_ranks_as_the_layout_says(name):
     made = plan(*PLANS[name])
@@ -88,7 +88,7 @@ def test_every_element_is_held_by_as_many_ranks_as_the_layout_says(name):
 
 
 @given(short_plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_elements_copies_and_padding_add_up(short):
     made = lowered(short)
     program = made.program
@@ -105,7 +105,7 @@ def test_elements_copies_and_padding_add_up(short):
 
 
 @given(short_plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_whole_model_is_covered(short):
     """Elements of all units = the model's parameters for each chain, a tied table twice where two ranks hold it."""
     made = lowered(short)

@@ -66,7 +66,7 @@ def test_every_published_plan_stands_on_the_page_once(cases, said):
     assert {"arXiv 2104.04473", "arXiv 2407.21783", "arXiv 2412.19437", "arXiv 2211.05100"} < set(families)
 
 
-@pytest.mark.quick_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND_AGAIN)
 def test_what_the_page_says_is_found_again(experts, cases, said, name):
     line = experts.line_of(cases[name])

@@ -25,6 +25,7 @@ def test_the_page_and_its_pictures_are_what_the_scripts_make():
         assert "prefers-color-scheme:dark" in picture
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("device", [H100, A100])
 def test_the_rate_of_a_device_falls_with_their_number(device):
     rates = [findings.sharded_rate(device, size, 1) for size in findings.SHARDED_SIZES]
@@ -37,6 +38,7 @@ def test_the_faster_device_loses_more_and_about_what_was_published():
     assert 0.30 < findings.sharded_fall(H100) < 0.44
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("device", [H100, A100])
 def test_what_tp_costs_shrinks_with_the_number_of_devices(device):
     beside = [
@@ -47,6 +49,7 @@ def test_what_tp_costs_shrinks_with_the_number_of_devices(device):
     assert beside[0] < 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("tp", [2, 4])
 def test_a_small_tp_wins_on_the_most_of_the_faster_devices(tp):
     assert findings.sharded_rate(H100, MOST, tp) > findings.sharded_rate(H100, MOST, 1)

@@ -220,8 +220,8 @@ def test_what_was_searched_and_left_out_has_a_reason():
     header = ShortPlan(
         plan=1,
         model="llama-3.2-1b",
-        cluster="h100-sxm-80gb x 8",
-        workload=WorkloadSpec(seq_len=2048, global_batch=32),
+        cluster="h100-sxm-80gb x 4",
+        workload=WorkloadSpec(seq_len=2048, global_batch=8),
         stack="meshwright",
     )
     data = answer(PlanRequest(header, top=1)).to_json()["space"]

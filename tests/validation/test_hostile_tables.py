@@ -43,7 +43,7 @@ cells = st.sampled_from(NUMBERS + WORDS + NAMES + SCHEDULES)
 changes = st.dictionaries(
     st.sampled_from([c for c in COLUMNS if c not in ("run_id", "source")]), cells, max_size=6
 )
-tables = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+tables = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @tables

@@ -65,7 +65,7 @@ def assert_suggested_numbers_work(degrees, batch, question):
             assert broken(mended, question) <= before, (text, str(problem))
 
 
-@settings(max_examples=10)
+@settings(max_examples=3)
 @given(*DRAWN)
 def test_a_suggested_number_works_in_the_script(degrees, batch, question):
     assert_suggested_numbers_work(degrees, batch, question)

@@ -24,7 +24,8 @@ from meshwright.validation.model_to_columns import model_columns
 from meshwright.validation.read_run_table import read_runs
 from meshwright.verbs.predict.predict_plan import predicted
 
-QUESTION = ("--seq-len", "64", "--global-batch", "8", "--stack", "meshwright", "--keep", "cp=1")
+KEPT = ("--keep", "cp=1", "--keep", "recompute=none", "--keep", "offload=none")
+QUESTION = ("--seq-len", "64", "--global-batch", "8", "--stack", "meshwright", *KEPT)
 SLOWER = 1.6
 """How much longer steps take than predicted, where their times are made up."""
 

@@ -13,10 +13,10 @@ from meshwright.verbs.probe.probe_jobs import probes
 
 PLAN = """plan: 1
 model: llama-3.1-8b
-cluster: h100-sxm-80gb x 16
-workload: {seq_len: 8192, global_batch: 64}
+cluster: h100-sxm-80gb x 8
+workload: {seq_len: 4096, global_batch: 32}
 stack: STACK
-layout: {dp_shard: 8, tp: 2}
+layout: {dp_shard: 4, tp: 2}
 sharding: SHARDING
 """
 
@@ -131,10 +131,8 @@ def test_where_layouts_are_few_other_micro_batches_are_probed(tmp_path):
     """Two devices have few layouts, and a calibration needs three runs."""
     cluster, model = (str(tmp_path / name) for name in machine_and_model(tmp_path))
     text = PLAN.replace("STACK", "meshwright").replace("SHARDING", "zero1").replace("llama-3.1-8b", model)
-    text = text.replace("h100-sxm-80gb x 16", cluster).replace(
-        "8192, global_batch: 64", "64, global_batch: 8"
-    )
-    text = text.replace("dp_shard: 8, tp: 2", "dp_shard: 2") + "pipeline: {micro_batch: 4}\n"
+    text = text.replace("h100-sxm-80gb x 8", cluster).replace("4096, global_batch: 32", "64, global_batch: 8")
+    text = text.replace("dp_shard: 4, tp: 2", "dp_shard: 2") + "pipeline: {micro_batch: 4}\n"
     found = probes(resolve(parse_plan(text)), 3)
     assert {(j.plan.layout.pp, j.plan.pipeline.micro_batch) for j in found.jobs} > {(1, 4), (1, 2)}
     assert len(found.jobs) == 3

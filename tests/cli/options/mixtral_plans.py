@@ -3,7 +3,7 @@
 from command_runs import run
 
 QUESTION = ("plan", "mixtral-8x7b", "--on", "h100-sxm-80gb x 32", "--seq-len", "4096", "--global-batch", "64")
-KEPT = ("ep=8", "etp=1", "micro_batch=1", "tp=1")
+KEPT = ("ep=8", "etp=1", "micro_batch=1", "tp=1", "cp=1", "sharding=zero1")
 
 
 def best(*options):

@@ -3,8 +3,9 @@
 import pytest
 from command_runs import is_finite, refused, run, write
 
-QUESTION = ("--seq-len", 2048, "--global-batch", 16, "--keep", "cp=1", "--keep", "recompute=none")
-SEVERAL = ("--on", "h100-sxm-80gb x <=8", "--on", "a100-sxm-80gb x 4")
+KEPT = [word for choice in ("cp=1", "recompute=none", "micro_batch=1") for word in ("--keep", choice)]
+QUESTION = ("--seq-len", 2048, "--global-batch", 16, *KEPT)
+SEVERAL = ("--on", "h100-sxm-80gb x <=4", "--on", "a100-sxm-80gb x 2")
 ASKED = ("plan", "llama-3.2-1b", *QUESTION)
 
 
@@ -12,7 +13,7 @@ def test_several_clusters_in_json():
     found = run(*ASKED, *SEVERAL, "--tokens", "10B", "--objective", "cost", "--top", 2, "--json").data
     assert is_finite(found)
     assert (found["objective"], found["per"]) == ("cost", "training")
-    assert len(found["clusters"]) == 5
+    assert len(found["clusters"]) == 4
     assert len(found["plans"]) == 2
     best, second = (proposal["predict"]["training"]["usd"] for proposal in found["plans"])
     assert best["low"] < best["value"] < best["high"]
@@ -37,14 +38,14 @@ def test_several_clusters_as_text(tmp_path):
     shown = run(*ASKED, *SEVERAL, "--tokens", "10B", "--why", "-o", file).out
     assert "Clusters: " in shown
     assert "Beaten by none in time, money and energy of a training" in shown
-    assert "Plan 1 is for h100-sxm-80gb x 8." in shown
-    assert "Not searched" in shown or "5 of 5" in shown
-    assert "cluster: h100-sxm-80gb x 8" in file.read_text(encoding="utf-8")
+    assert "Plan 1 is for h100-sxm-80gb x 4." in shown
+    assert "Not searched" in shown or "4 of 4" in shown
+    assert "cluster: h100-sxm-80gb x 4" in file.read_text(encoding="utf-8")
     assert run("predict", file, "--tokens", "10B").code == 0
 
 
 def test_one_cluster_has_no_table_of_clusters():
-    assert "Clusters: " not in run(*ASKED, "--on", "h100-sxm-80gb x 8").out
+    assert "Clusters: " not in run(*ASKED, "--on", "h100-sxm-80gb x 4").out
 
 
 def test_a_budget_that_is_too_small_is_no():

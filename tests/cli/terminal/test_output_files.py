@@ -6,7 +6,7 @@ import resource
 import pytest
 from command_runs import QUESTION, command, plan_text, refused, run, write
 
-PLAN = ("plan", "llama-3.1-8b", *QUESTION)
+PLAN = ("plan", "llama-3.1-8b", *QUESTION, "--keep", "tp=2", "--keep", "cp=1", "--keep", "micro_batch=1")
 TOO_SMALL_FOR_A_FILE = 600
 
 

@@ -24,7 +24,7 @@ def filled(arguments, plan_file):
     return [str(plan_file) if argument == "PLAN" else argument for argument in arguments]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(plan_file, arguments):
     start = "from meshwright.cli.main import main; main()"
@@ -35,7 +35,7 @@ def test_a_reader_that_goes_away_is_no_error(plan_file, arguments):
     assert child.returncode == 0
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
 def test_a_full_disk_is_a_message(plan_file, arguments):
     with open(FULL, "wb") as full:

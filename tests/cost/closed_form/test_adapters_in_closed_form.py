@@ -12,7 +12,7 @@ from meshwright.workload.adapter import Adapter
 OWN_ADAPTERS = Adapter(form="hd-pissa", rank=4, targets=("q", "k", "v", "o"))
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("stack", ["generic", "torchtitan"])

@@ -52,10 +52,13 @@ from meshwright.workload.packed_documents import Documents
 PLANS_PER_FAMILY = 50
 IN_CONTEXTS = 6
 SOME = 4
+WITH_EACH = 12
+"""Plans among which each schedule with units is drawn."""
 COUNTS = pytest.mark.parametrize(
     "count", [SOME, pytest.param(PLANS_PER_FAMILY, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 """The first plans of a family in every test run, all of them in a proof."""
+FURTHER_COUNTS = pytest.mark.parametrize("count", [SOME, pytest.param(3 * SOME, marks=pytest.mark.slow)])
 SPREAD_PER_FAMILY = 20
 EACH = ("none", "zero2", "zero3")
 EXCHANGES = {
@@ -106,6 +109,7 @@ def of_all_families(test):
     return test
 
 
+@pytest.mark.slow
 def test_the_lattice_is_large_and_covers_every_axis():
     plans = [
         plan for f in product(MODELS, CLUSTERS, STACKS) for plan in family(*f, PLANS_PER_FAMILY, seed=0).plans
@@ -128,14 +132,14 @@ def test_the_lattice_is_large_and_covers_every_axis():
     assert len({plan.recompute for plan in plans}) == 6
 
 
-@pytest.mark.quick_cases(9)
+@pytest.mark.quick_cases(5)
 @COUNTS
 @of_all_families
 def test_closed_forms_equal_the_simulated_program(model, cluster, stack, count):
     hold_together(family(model, cluster, stack, count, seed=0))
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -144,7 +148,7 @@ def test_closed_forms_equal_the_simulated_program_with_split_backward_passes(mod
     hold_together(family(model, cluster, stack, count, seed=0, schedules=SPLIT))
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @of_all_families
 def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_parallelism(model, cluster, stack):
     chosen = in_other_contexts(family(model, cluster, stack, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
@@ -152,6 +156,7 @@ def test_closed_forms_equal_the_simulated_program_in_every_form_of_context_paral
     hold_together(chosen)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("model", MODELS)
 def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
     chosen = family(model, "h100-sxm-80gb x 8", "generic", PLANS_PER_FAMILY, seed=0)
@@ -160,6 +165,7 @@ def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
 
 
+@pytest.mark.quick_cases(2)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
 @pytest.mark.parametrize("model", LINEAR_MODELS)
@@ -168,6 +174,7 @@ def test_closed_forms_equal_the_simulated_program_with_linear_attention(cluster,
     hold_together(family(model, cluster, "megatron-core", count, seed=0, schedules=schedules))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("documents", [None, Documents((SEQ_LEN // 5, 40))], ids=["whole", "packed"])
 @pytest.mark.parametrize("model", LINEAR_MODELS)
 @pytest.mark.parametrize("stack", ["megatron-lm-2021", "generic"])
@@ -180,11 +187,12 @@ def test_closed_forms_equal_the_simulated_program_with_states_passed(stack, mode
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=packed)))
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("written", NARROW_STATES, ids=str)
 @pytest.mark.parametrize("model", MODELS)
-def test_closed_forms_equal_the_simulated_program_with_narrow_states(model, written):
-    chosen = family(model, "h100-sxm-80gb x 8", "generic", 3 * SOME, seed=0)
+@FURTHER_COUNTS
+def test_closed_forms_equal_the_simulated_program_with_narrow_states(count, model, written):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", count, seed=0)
     plans = [plan.model_copy(update={"dtypes": Dtypes.model_validate(written)}) for plan in chosen.plans]
     stack = with_types(chosen.setting.stack, chosen.setting.workload.precision, written)
     assert stack.base is not None
@@ -198,6 +206,7 @@ def test_closed_forms_equal_the_simulated_program_where_routing_is_told(said):
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=told)))
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("capacity", CAPACITIES, ids=str)
 @pytest.mark.parametrize("routing", [None, Routing(0.8)], ids=str)
 def test_closed_forms_equal_the_simulated_program_where_experts_drop_tokens(routing, capacity):
@@ -206,6 +215,7 @@ def test_closed_forms_equal_the_simulated_program_where_experts_drop_tokens(rout
     hold_together(replace(chosen, setting=replace(chosen.setting, workload=bounded)))
 
 
+@pytest.mark.slow
 def test_those_families_have_every_form():
     families = (
         in_other_contexts(family(*of, PLANS_PER_FAMILY, seed=0), IN_CONTEXTS)
@@ -229,7 +239,7 @@ def test_closed_forms_equal_the_simulated_program_with_knobs_turned(schedules, m
     hold_together(chosen)
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "h100-sxm-80gb x 24"])
@@ -238,6 +248,7 @@ def test_closed_forms_equal_the_simulated_program_with_parameters_held_twice(mod
     hold_together(family(model, cluster, stack, count, seed=0, schedules=TWICE))
 
 
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
@@ -247,6 +258,7 @@ def test_closed_forms_equal_the_simulated_program_with_adapters(model, cluster, 
     hold_together(replace(chosen, setting=setting))
 
 
+@pytest.mark.quick_cases(1)
 @COUNTS
 @pytest.mark.parametrize("model", MODELS)
 def test_closed_forms_equal_the_simulated_program_with_layers_that_predict_further_tokens(model, count):
@@ -255,7 +267,7 @@ def test_closed_forms_equal_the_simulated_program_with_layers_that_predict_furth
     hold_together(replace(chosen, setting=replace(chosen.setting, model=build_graph(further))))
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -269,7 +281,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_stack_exchanges_sta
     hold_together(replace(chosen, setting=changed))
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
 @pytest.mark.parametrize("facts", EXPERTS_EXCHANGES)
@@ -297,15 +309,16 @@ def test_closed_forms_equal_the_simulated_program_however_experts_exchange(facts
 @pytest.mark.parametrize("cluster", ["a100-sxm-80gb x 16", "h100-sxm-80gb x 24"])
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize("schedules", [WITH_UNITS, DELAYED_UNITS], ids=["usual", "delayed"])
-def test_closed_forms_equal_the_simulated_program_unit_by_unit(schedules, model, cluster, beside):
-    chosen = family(model, cluster, "meshwright", PLANS_PER_FAMILY // 2, seed=4, schedules=schedules)
+@pytest.mark.parametrize("count", [WITH_EACH, pytest.param(PLANS_PER_FAMILY // 2, marks=pytest.mark.slow)])
+def test_closed_forms_equal_the_simulated_program_unit_by_unit(schedules, model, cluster, beside, count):
+    chosen = family(model, cluster, "meshwright", count, seed=4, schedules=schedules)
     assert len({plan.pipeline.choice for plan in chosen.plans}) == len(schedules)
     setting = chosen.setting
     changed = replace(setting, stack=replace(setting.stack, **BESIDE[beside]))
     hold_together(replace(chosen, setting=changed))
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("gather", ["per-layer", "per-micro-batch", "per-step"])
 @pytest.mark.parametrize("model", MODELS)
 def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model, gather):
@@ -317,7 +330,7 @@ def test_closed_forms_equal_the_simulated_program_whenever_a_plan_gathers(model,
     )
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -339,7 +352,7 @@ def test_closed_forms_equal_the_simulated_program_with_a_spread_vocabulary(stack
     hold_together(replace(chosen, plans=plans))
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("schedules", [WHOLE, SPLIT, TWICE], ids=["whole", "split", "twice"])
 @pytest.mark.parametrize("model", MODELS)
@@ -394,7 +407,7 @@ def test_closed_forms_equal_the_simulated_program_with_states_on_the_host(kind, 
     )
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("keeps", [False, True], ids=["leave", "kept"])
 @pytest.mark.parametrize("offload", STATES_ON_HOSTS[:3], ids=str)
 @pytest.mark.parametrize("facts", EXCHANGES)
@@ -453,8 +466,9 @@ def offloading(chosen, offload):
     ids=str,
 )
 @pytest.mark.parametrize("model", MODELS)
-def test_closed_forms_equal_the_simulated_program_with_other_optimizers(model, optimizer):
-    chosen = family(model, "h100-sxm-80gb x 8", "generic", 3 * SOME, seed=0)
+@FURTHER_COUNTS
+def test_closed_forms_equal_the_simulated_program_with_other_optimizers(count, model, optimizer):
+    chosen = family(model, "h100-sxm-80gb x 8", "generic", count, seed=0)
     workload = replace(chosen.setting.workload, optimizer=optimizer)
     stack = with_types(chosen.setting.stack, workload.precision, {}, optimizer)
     setting = replace(chosen.setting, stack=stack, workload=workload)

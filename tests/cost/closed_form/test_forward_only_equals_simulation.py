@@ -18,7 +18,7 @@ COUNTS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @COUNTS
 @pytest.mark.parametrize("written", [{}, {"master": "fp32"}], ids=["alone", "master copy"])
 @pytest.mark.parametrize("perturbations", ["both", "split"])

@@ -116,7 +116,7 @@ def test_every_rank_exchanges_an_activation_four_times_and_statistics(form):
     assert array_traffic(plans(form), setting())["pp"].tolist() == [exchanged + messages]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("form", "schedule"), PLACED)
 def test_forms_are_played_to_the_end_and_equal_the_simulation(form, schedule):
     held_to = setting(stack="generic")

@@ -31,7 +31,7 @@ def sample(model, stack, devices=16, every=False, count=SOME):
     return plans.take(np.random.default_rng(0).permutation(len(plans))[:count]), setting
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("count", [SOME, pytest.param(10 * SOME, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("every", [False, True], ids=["usual", "all schedules"])
 @pytest.mark.parametrize("stack", STACKS)
@@ -44,7 +44,7 @@ def test_no_plan_takes_or_holds_less_than_its_bounds(model, stack, every, count)
     assert (floor.step_s > 0).all()
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shares", [("all", "none"), (0.4, 0.7), ("all", "all")], ids=str)
 @pytest.mark.parametrize("model", MODELS)
 def test_no_plan_with_states_on_the_hosts_takes_or_holds_less_either(model, shares):
@@ -81,7 +81,7 @@ def test_steps_that_overlap_take_no_less_either(model):
     assert (floor.total_bytes <= scores.total_bytes * ROUNDED).all()
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b"])
 def test_bounds_of_large_models_are_near(name):
     plans, setting = sample(load_model(name), "megatron-core", devices=256)

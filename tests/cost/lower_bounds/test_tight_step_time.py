@@ -13,12 +13,13 @@ from meshwright.search.space.legal_plans import divisors, enumerate_space
 from meshwright.search.space.searched_schedules import all_schedules
 from meshwright.workload.workload import Workload
 
-PLANS = 250
+PLANS, SOME = 250, 50
+COUNTS = pytest.mark.parametrize("count", [SOME, pytest.param(PLANS, marks=pytest.mark.slow)])
 ROUNDED = 1 + 1e-9
 CASES = [(model, stack) for model in MODELS for stack in ("generic", "meshwright", "megatron-zero-bubble")]
 
 
-def sample(model, stack, devices=8, batch=32):
+def sample(model, stack, devices=8, batch=32, count=PLANS):
     """Plans of every schedule that the model's layers can be cut for."""
     cluster = load_cluster(f"h100-sxm-80gb x {devices}")
     workload = Workload(seq_len=2048, global_batch=batch)
@@ -28,15 +29,16 @@ def sample(model, stack, devices=8, batch=32):
     schedules += tuple(choice for choice in delayed if choice.name in setting.stack.schedules)
     plans = enumerate_space(setting, {}, schedules).plans
     piped = plans.take(plans.pp > 1)
-    some = np.random.default_rng(0).permutation(len(piped))[:PLANS]
+    some = np.random.default_rng(0).permutation(len(piped))[:count]
     firsts = np.unique(piped.schedule, return_index=True)[1]
     return piped.take(np.unique(np.concatenate([firsts, some]))), setting
 
 
 @pytest.mark.quick_cases(1)
+@COUNTS
 @pytest.mark.parametrize(("model", "stack"), list(CASES))
-def test_no_plan_is_quicker_than_its_bound(model, stack):
-    plans, setting = sample(model, stack)
+def test_no_plan_is_quicker_than_its_bound(model, stack, count):
+    plans, setting = sample(model, stack, count=count)
     scores, floor = evaluate(plans, setting), tight_bounds(plans, setting).step_s
     assert len(np.unique(plans.schedule)) >= 8
     assert not (np.isinf(floor) & scores.fits).any()
@@ -61,9 +63,11 @@ def test_no_plan_holds_less_than_its_bound(model, stack):
     assert ratio[np.array(fixed)[plans.schedule] & ~by_unit] == pytest.approx(1)
 
 
+@pytest.mark.quick_cases(1)
+@COUNTS
 @pytest.mark.parametrize("stack", ["generic", "megatron-zero-bubble"])
-def test_plans_that_are_slow_by_their_work_keep_a_rougher_bound(stack):
-    plans, setting = sample("tied", stack)
+def test_plans_that_are_slow_by_their_work_keep_a_rougher_bound(stack, count):
+    plans, setting = sample("tied", stack, count=count)
     exact = tight_bounds(plans, setting).step_s
     enough = float(np.median(exact))
     rough = tight_bounds(plans, setting, enough).step_s

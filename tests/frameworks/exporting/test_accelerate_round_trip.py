@@ -1,5 +1,7 @@
 """What the exporter writes, the importer reads as the same facts."""
 
+from functools import cache
+
 from export_cases import Case
 from hugging_face_cases import written
 
@@ -8,6 +10,12 @@ from meshwright.frameworks.accelerate.importing.importer import import_accelerat
 from meshwright.frameworks.importing.imported_file import ImportedFile
 
 PLANS = 60
+
+
+@cache
+def plans():
+    """Plans with their files."""
+    return list(written(export_accelerate, PLANS, seed=11))
 
 
 def facts(foreign: ImportedFile) -> dict[str, object]:
@@ -30,7 +38,7 @@ def said(this: Case) -> dict[str, object]:
 
 
 def test_plans_come_back() -> None:
-    for this, export in written(export_accelerate, PLANS, seed=11):
+    for this, export in plans():
         foreign = import_accelerate(export.files["accelerate/config.yaml"])
         assert facts(foreign) == said(this)
         assert foreign.problems == ()
@@ -40,7 +48,7 @@ def test_plans_come_back() -> None:
 
 
 def test_the_plans_that_come_back_cover_what_the_target_can_say() -> None:
-    cases = [this.short for this, _ in written(export_accelerate, PLANS, seed=11)]
+    cases = [this.short for this, _ in plans()]
     assert {this.layout.tp for this in cases} == {1, 2, 4}
     assert {this.layout.cp for this in cases} == {1, 2}
     assert {this.layout.dp_replicate for this in cases} == {1, 2}

@@ -11,7 +11,7 @@ from meshwright.frameworks.megatron_bridge.importing.importer import import_brid
 from meshwright.stack.load import load_stack
 from meshwright.stack.state_types import types_of, usual_types
 
-TABLE = settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
+TABLE = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def plan_of(foreign, this):
@@ -48,7 +48,7 @@ def test_the_plan_that_was_exported_comes_back(this):
     assert sayable(plan_of(foreign, this), "megatron") == sayable(this.plan, "megatron")
 
 
-@settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans(models=MODELS))
 def test_words_say_the_same_as_the_tree(this):
     export = exported_or_passed(this)

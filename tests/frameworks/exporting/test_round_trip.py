@@ -47,7 +47,7 @@ def long_of(plan, arch) -> LongPlan:
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("target", FILES)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(this=short_plans())
 def test_the_plan_that_was_exported_comes_back(target, this):
     assume(not this.errors)

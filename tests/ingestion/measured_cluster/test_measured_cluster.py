@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from measured_machine import H100, measured
@@ -45,6 +46,23 @@ def fitted(results):
     return {c.name: c for c in fit_kernels(results, load_cluster(f"{DEVICE} x 16"))}
 
 
+def of_kernels(results):
+    """The results without exchanges, whose fit takes most of the time."""
+    return results.model_copy(update={"collectives": (), "groups": ()})
+
+
+@cache
+def usual():
+    """The cluster of a machine with the constants that are known."""
+    return cluster_from(measured())
+
+
+@cache
+def with_slow_cards():
+    """What was measured over two hosts whose cards reach 0.3 of their rate."""
+    return measured({"nic_efficiency": 0.3}, nodes=2)
+
+
 def slowed(results, **changes):
     """The results with other fields of the machine."""
     data = results.machine.model_dump() | changes
@@ -78,7 +96,7 @@ def test_a_slow_device_does_not_spoil_them():
 
 
 def test_a_machine_on_which_kernels_take_what_the_reference_took_keeps_its_constants():
-    made = cluster_from(measured(BARE))
+    made = cluster_from(of_kernels(measured(BARE)))
     for constant in made.kernels:
         assert constant.value == pytest.approx(constant.present, rel=0.01), constant.name
     values = dict(made.cluster.calibration)
@@ -94,17 +112,17 @@ def test_the_reference_is_the_bare_figure_that_was_published():
 
 def test_a_machine_twice_as_slow_has_half_the_efficiency():
     half = BARE | {"gemm_efficiency": BARE["gemm_efficiency"] / 2}
-    values = dict(cluster_from(measured(half)).cluster.calibration)
+    values = dict(cluster_from(of_kernels(measured(half))).cluster.calibration)
     assert values["gemm_efficiency"] == pytest.approx(kernels(DEVICE).gemm_efficiency / 2, rel=0.02)
 
 
 def test_slow_cards_are_found_across_hosts():
-    values = dict(cluster_from(measured({"nic_efficiency": 0.3}, nodes=8)).cluster.calibration)
+    values = dict(cluster_from(with_slow_cards()).cluster.calibration)
     assert values["nic_efficiency"] == pytest.approx(0.3, rel=0.05)
 
 
 def test_the_file_is_the_cluster_and_says_where_its_numbers_are_from():
-    made = cluster_from(measured())
+    made = usual()
     assert load_cluster(made.text) == made.cluster
     assert made.cluster.pool.device.id == DEVICE
     assert made.cluster.devices == 16
@@ -113,7 +131,7 @@ def test_the_file_is_the_cluster_and_says_where_its_numbers_are_from():
 
 
 def test_what_a_file_can_not_carry_is_a_finding_with_its_value():
-    made = cluster_from(measured(HIDDEN))
+    made = cluster_from(of_kernels(measured(HIDDEN)))
     carried = dict(made.cluster.calibration)
     said = "\n".join(made.findings)
     for constant in made.kernels:
@@ -124,17 +142,18 @@ def test_what_a_file_can_not_carry_is_a_finding_with_its_value():
 
 
 def test_devices_that_differ_are_waited_for():
-    alike, mixed = (cluster_from(measured(noise=noise)).cluster for noise in (0.0, 0.05))
+    noisy = cluster_from(of_kernels(measured(noise=0.05)))
+    alike, mixed = usual().cluster, noisy.cluster
     assert alike.step_jitter == 0
     products = 6
     assert mixed.step_jitter == pytest.approx(0.05 / products**0.5, rel=0.5)
-    assert load_cluster(cluster_from(measured(noise=0.05)).text).step_jitter == mixed.step_jitter
-    assert cluster_from(own_device()).cluster.step_jitter is None
-    assert cluster_from(measured(nodes=1, devices=2)).cluster.step_jitter is None
+    assert load_cluster(noisy.text).step_jitter == mixed.step_jitter
+    assert cluster_from(of_kernels(own_device())).cluster.step_jitter is None
+    assert cluster_from(of_kernels(measured(nodes=1, devices=2))).cluster.step_jitter is None
 
 
 def test_a_cpu_launches_in_addition_and_its_host_time_is_measured():
-    results = own_device()
+    results = of_kernels(own_device())
     layer = KernelTime(
         kind="layer",
         dtype="bf16",
@@ -148,7 +167,7 @@ def test_a_cpu_launches_in_addition_and_its_host_time_is_measured():
     made = cluster_from(results.model_copy(update={"kernels": (*results.kernels, layer)}))
     assert made.cluster.pool.device.synchronous
     assert dict(made.cluster.calibration)["host_s_per_layer"] == pytest.approx(2e-3)
-    assert not cluster_from(measured()).cluster.pool.device.synchronous
+    assert not usual().cluster.pool.device.synchronous
 
 
 def test_a_base_keeps_what_no_measurement_says():
@@ -159,7 +178,7 @@ def test_a_base_keeps_what_no_measurement_says():
     )
     pool = replace(base.pool, usd_per_device_hour=Sourced(1.5, "contract", "2026"))
     base = replace(base, pools=(pool,))
-    made = cluster_from(measured({"nic_efficiency": 0.3}, nodes=8), base).cluster
+    made = cluster_from(with_slow_cards(), base).cluster
     assert (made.pools, made.tiers) == (base.pools, base.tiers)
     values = dict(made.calibration)
     assert values["host_s_per_layer"] == 4e-4
@@ -182,7 +201,7 @@ def test_several_kinds_of_devices_are_refused_by_name():
 
 
 def test_fewer_devices_than_a_node_has_are_a_finding():
-    made = cluster_from(measured(devices=4))
+    made = cluster_from(of_kernels(measured(devices=4)))
     assert made.cluster.pool.node.devices == 8
     assert any("4 devices of each host were measured" in finding for finding in made.findings)
 
@@ -235,7 +254,7 @@ def test_an_unknown_device_without_products_is_refused():
 
 
 def test_too_few_products_leave_the_constant_alone():
-    results = measured(HIDDEN)
+    results = of_kernels(measured(HIDDEN))
     few = [k for k in results.kernels if k.kind == "matmul"][:2]
     made = cluster_from(results.model_copy(update={"kernels": tuple(few)}))
     assert "gemm_efficiency" not in dict(made.cluster.calibration)
@@ -257,7 +276,7 @@ def test_products_of_other_precisions_give_peaks_and_no_constants():
 
 def test_what_was_cut_is_a_finding():
     cut = tuple(f"all-reduce of {size} bytes and more" for size in range(7))
-    made = cluster_from(measured().model_copy(update={"unfinished": cut}))
+    made = cluster_from(of_kernels(measured()).model_copy(update={"unfinished": cut}))
     assert any("(7 in all)" in finding and cut[0] in finding for finding in made.findings)
 
 
@@ -281,7 +300,7 @@ def test_the_best_rate_is_of_groups_with_equal_hosts():
 
 def test_a_form_that_can_not_fit_leaves_the_constant_alone():
     """Products a hundred times faster than any peak would need an efficiency above its bound."""
-    results = measured()
+    results = of_kernels(measured())
     fast = tuple(
         k.model_copy(update={"seconds": tuple(s / 100 for s in k.seconds)}) if k.kind == "matmul" else k
         for k in results.kernels

@@ -11,7 +11,7 @@ from meshwright.plans.forms.conversion import expand, shorten
 from meshwright.program.checks.validate_program import validate
 from meshwright.program.pass_items import Collective, Compute
 
-laws = settings(max_examples=50, deadline=None)
+laws = settings(max_examples=25, deadline=None)
 
 
 @given(short_plans())

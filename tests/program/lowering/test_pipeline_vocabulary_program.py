@@ -41,14 +41,14 @@ def plans(draw):
 
 
 @given(plans())
-@settings(max_examples=36, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_lowered_plan_keeps_all_laws(short):
     made = lowered(short)
     assert validate(made.program, made.model) == []
 
 
 @given(plans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_shares_add_up_to_the_whole_tables_and_a_tied_one_is_there_once(short):
     made = lowered(short)
     spread = with_vocabulary_parallel(made.model)

@@ -17,7 +17,7 @@ def mixed(short, of_layers):
     return lowered_long(with_layer_recomputes(expand(short, model(short.model).architecture), of_layers))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(short_plans())
 def test_one_choice_said_layer_by_layer_is_that_choice_exactly(short):
     whole = lowered(short).program
@@ -30,7 +30,7 @@ def test_one_choice_said_layer_by_layer_is_that_choice_exactly(short):
     assert split == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(short_plans(), st.integers(0, 2**20))
 def test_a_program_of_many_choices_is_sound(short, seed):
     draw = random.Random(seed)

@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from lowered_programs import lowered, short_plan, short_plans
 
 from meshwright.plans.choices.sharding import SHARDINGS
@@ -70,6 +70,7 @@ def test_parameters_that_stay_whole_are_gathered_once_and_a_layer_ahead():
         assert gathered(body, alone=False) == gathered(body, alone=True) == 0
 
 
+@settings(max_examples=30)
 @given(short=short_plans())
 def test_a_program_keeps_its_laws_whatever_its_stack_says_of_exchanges(short):
     plan = lowered(

@@ -55,6 +55,7 @@ class Crashing:
         return False
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("again", [False, True], ids=["a new checkpoint", "one of a step that has one"])
 def test_a_crash_at_any_operation_leaves_a_whole_checkpoint(again, tmp_path):
     def work(rank, steps):

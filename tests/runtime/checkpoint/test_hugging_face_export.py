@@ -37,7 +37,7 @@ ORDERED = small(
 SHARDED = small(tiny("llama", num_hidden_layers=1), sharding="zero3", gather="per-layer", dp_shard=2)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("case", "precision"),
     [(TIED, "bf16"), (SPREAD, "bf16"), (SHARDED, "fp32"), (EXPERTS, "fp32"), (ORDERED, "bf16")],

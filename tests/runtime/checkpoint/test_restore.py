@@ -77,7 +77,7 @@ PLANS = {
 }
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", list(PLANS))
 def test_a_resumed_run_is_the_same_run(name, tmp_path):
     precision, case = PLANS[name]
@@ -101,7 +101,7 @@ def test_saving_does_not_change_the_run(name, tmp_path):
     assert run_on(case, tmp_path, precision) == run_on(case, tmp_path, precision, save=False)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,7 +1,7 @@
 """What an emulation stands on: its clock, its few processes for many ranks, its scale, its table of times."""
 
+from dataclasses import dataclass
 from math import prod
-from time import monotonic, sleep
 
 import pytest
 
@@ -16,6 +16,7 @@ from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.errors import UnsupportedError
 from meshwright.program.model_states.state_elements import EXPERT_MESH
+from meshwright.runtime.emulation import clock
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
 from meshwright.runtime.emulation.emulation_result import Timed, merged
@@ -53,30 +54,52 @@ def test_experts_have_units_of_their_own_as_in_a_run(keys):
 
 
 def started(scale=0.001, slack_s=1000.0):
-    return Clock(scale, slack_s, origin=monotonic())
+    return Clock(scale, slack_s, origin=clock.monotonic())
 
 
-def test_a_clock_in_time_adds_up_what_it_is_told_and_nothing_else():
-    clock = started()
+@dataclass
+class Wall:
+    """Wall time that passes in sleeps only."""
+
+    passed: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        self.passed += seconds
+
+
+@pytest.fixture
+def wall(monkeypatch):
+    found = Wall()
+    monkeypatch.setattr(clock, "monotonic", found.monotonic)
+    monkeypatch.setattr(clock, "sleep", found.sleep)
+    return found
+
+
+def test_a_clock_in_time_adds_up_what_it_is_told_and_nothing_else(wall):
+    of_rank = started()
     for _ in range(20):
-        clock.work(1.0)
-    clock.wait_until(25.0)
-    assert clock.work(2.0, at=24.0) == 25.0
-    assert (clock.now, clock.late, clock.starts) == (27.0, 0, 21)
+        of_rank.work(1.0)
+    of_rank.wait_until(25.0)
+    assert of_rank.work(2.0, at=24.0) == 25.0
+    assert (of_rank.now, of_rank.late, of_rank.starts) == (27.0, 0, 21)
 
 
-def test_work_takes_its_time_on_the_wall():
-    clock, began = started(scale=0.01), monotonic()
-    clock.work(5.0)
-    assert monotonic() - began >= 0.049
+def test_work_takes_its_time_on_the_wall(wall):
+    started(scale=0.01).work(5.0)
+    assert wall.passed == pytest.approx(0.05)
 
 
-def test_what_the_model_does_not_know_of_makes_the_next_start_late_and_stays():
-    clock = started(scale=0.01, slack_s=0.5)
-    clock.work(1.0)
-    sleep(0.05)
-    assert clock.begin() > 5.0
-    assert clock.late == 1
+def test_what_the_model_does_not_know_of_makes_the_next_start_late_and_stays(wall):
+    of_rank = started(scale=0.01, slack_s=0.5)
+    of_rank.work(1.0)
+    wall.sleep(0.05)
+    assert of_rank.begin() == pytest.approx(6.0)
+    assert of_rank.late == 1
+    of_rank.wait_until(7.0)
+    assert (of_rank.now, of_rank.late) == (7.0, 1)
 
 
 @pytest.fixture(scope="module")

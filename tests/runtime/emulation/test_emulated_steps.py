@@ -71,7 +71,7 @@ def times_run(records):
     return Counter(one.action for one in records)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("arguments", "processes"), CASES, ids=str)
 def test_a_plan_takes_no_less_than_the_simulated_time_and_holds_the_ledgers_bytes(arguments, processes):
     # of steps that overlap one is timed from the end of the one before, which may have been late itself

@@ -59,7 +59,7 @@ PLANS = [(model, "selective", "bf16") for model in dense_names()] + [
 ]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("model", "recompute", "precision"), PLANS)
 def test_a_step_mixes_no_devices(model, recompute, precision, one_rank, monkeypatch):
     monkeypatch.setattr(

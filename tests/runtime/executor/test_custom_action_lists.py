@@ -41,7 +41,7 @@ CASES = {
 }
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", CASES)
 def test_lists_compute_what_one_device_computes(name):
     family, text, chunks, sharding = CASES[name]

@@ -29,6 +29,7 @@ def test_every_layout_has_a_plan_and_a_baseline(speed):
     assert set(PLANS) == set(speed.LAYOUTS) == set(COMPARED)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("layout", COMPARED)
 def test_both_sides_of_a_layout_compute_the_same_losses_and_norms(speed, layout):

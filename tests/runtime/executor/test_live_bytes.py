@@ -42,12 +42,13 @@ def held_against_the_ledger(case):
         assert found == expected(case.program, kind, stage), (kind, stage)
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("family", "recompute"), list(product(("llama", "qwen3"), RECOMPUTES)), ids=str)
 def test_passes_keep_what_the_ledger_says_under_every_recomputation(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "pipeline", [{"schedule": "zb-h1"}, {"schedule": "interleaved-1f1b", "virtual_stages": 2}], ids=str
 )
@@ -61,7 +62,7 @@ def test_each_layer_keeps_what_the_ledger_says_of_its_own_recomputation(pipeline
 CONTEXTS = ("ring", "all-gather", "token-ring", "rsa", {"form": "ring", "ulysses": 2})
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_passes_keep_what_the_ledger_says_where_sequences_are_cut(context):
     held_against_the_ledger(small(tiny("llama"), {"schedule": "zb-h1"}, pp=2, cp=4, context=context))
@@ -87,7 +88,7 @@ OFFLOADS = {
 }
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("name", "activations"), list(product(OFFLOADS, ("all", 0.5))), ids=str)
 def test_a_rank_holds_what_the_ledger_says_while_activations_are_on_the_host(name, activations):
     pipeline, degrees = OFFLOADS[name]
@@ -118,7 +119,7 @@ def held(interpreter):
     return seen
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("family", "sequence_parallel"), list(product(("gpt2", "gemma2", "llama"), (True, False)))
 )
@@ -127,7 +128,7 @@ def test_tensor_parallel_passes_keep_what_the_ledger_says(family, sequence_paral
     held_against_the_ledger(small(model, pipeline, pp=2, tp=2, sequence_parallel=sequence_parallel))
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("family", "recompute"),
     [
@@ -148,18 +149,20 @@ def test_routed_layers_keep_what_the_ledger_says(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("recompute", ["none", ("moe",), ("moe_act",)], ids=str)
 def test_padded_experts_keep_what_the_ledger_says(recompute):
     pipeline, capacity = {"schedule": "zb-h1"}, {"factor": 1.2, "pad": True}
     held_against_the_ledger(small(tiny("mixtral"), pipeline, recompute=recompute, pp=2, capacity=capacity))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", ["mixtral", "minimax"])
 def test_routed_layers_keep_what_the_ledger_says_on_tensor_ranks(family):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, pp=2, tp=2))
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("node", "once"), [(8, False), (2, True), (8, True), (2, False)])
 def test_ranks_of_experts_together_keep_what_the_ledger_says_however_copies_travel(once, node):
     """One rank's experts are chosen more often than another's."""
@@ -176,7 +179,7 @@ def test_micro_batches_of_two_sequences_keep_twice_as_much():
     held_against_the_ledger(small(tiny("llama"), pipeline, global_batch=16, pp=2))
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "degrees",
     [

@@ -16,6 +16,7 @@ def difference(name, stages):
     return worst_difference(VerifyCase(*crossed(name, PLAIN | {"stages": stages}).lowered()))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["1f1b", "zb-v"])
 def test_lists_with_whole_and_split_backward_passes(name):
     assert difference(name, "even") < EQUAL

@@ -57,7 +57,7 @@ CASES = [
 ]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.model.name} {case.program.vocabulary}")
 def test_shares_and_stages_keep_what_the_ledger_says(case):
     """In bf16: X and the logits of a share from S to T, nothing before and nothing after."""

@@ -39,9 +39,6 @@ PLANS = {
 }
 QUICK = (
     "stages of a tied table",
-    "zero3 in stages",
-    "experts in another order",
-    "split with zero3",
     "balanced experts",
 )
 """Plans of every test run; the others are proven too."""

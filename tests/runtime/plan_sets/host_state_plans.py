@@ -51,9 +51,8 @@ PLANS = {
 }
 """All of them; ``QUICK`` are in every test run."""
 QUICK = (
-    ("tied table", "unequal shares"),
     ("zero3 and a pipeline", "everything"),
-    ("experts", "half the optimizer"),
+    ("tied table", "unequal shares"),
 )
 TYPES = {
     "half the optimizer": (("first_moment", "bf16"), ("second_moment", "bf16")),

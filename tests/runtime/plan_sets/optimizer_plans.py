@@ -43,6 +43,7 @@ FIRST = (
     ("muon distributed", "usual types", "cut experts"),
     ("lion", "no master copy", "tp and zero3 by layer"),
 )
+QUICK = FIRST[1:2]
 """In every test run."""
 DRAWN = [CASES[place] for place in greedy_cover(PAIRS)]
 PLANS = {

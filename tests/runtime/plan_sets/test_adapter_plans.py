@@ -34,7 +34,7 @@ KEPT = {
 }
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", KEPT)
 def test_a_rank_holds_what_the_ledger_counts(name):
     assert ledger_differences(KEPT[name].trial()) == []

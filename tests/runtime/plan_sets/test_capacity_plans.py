@@ -15,13 +15,13 @@ def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", alone(), ids=named)
 def test_experts_with_a_capacity_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", [*OTHERS, *composed()], ids=named)
 def test_they_are_with_every_other_part(plan):
     equal_to_one_device(plan)

@@ -36,12 +36,13 @@ def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", ALONE, ids=named)
 def test_a_plan_with_cut_sequences_computes_and_exchanges_what_it_should(plan):
     equal_to_one_device(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", three_by_three(), ids=named)
 def test_three_parts_together(plan):

@@ -46,7 +46,7 @@ def test_every_form_has_legs_and_a_plan():
     assert {form_of(plan) for plan in CROSSED} == FORMS.keys() - {"flat"}
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_computes_what_one_device_does(form):
     equal_to_one_device(BY_FORM[form])
@@ -58,7 +58,7 @@ def test_copies_that_go_once_meet_all_else(plan):
     equal_to_one_device(plan)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("fault", TRAVEL_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_on_the_way_is_seen(fault):
     outcome = run_case(fault.plan.trial(), silent, fault.put_in)
@@ -93,6 +93,7 @@ def test_once_moves_less_than_a_copy_for_each_expert_and_nodes_less_than_ranks()
     assert ("ep",) not in nodes
 
 
+@pytest.mark.slow
 def test_local_ranks_train_a_plan_of_small_nodes_as_one_rank_does(tmp_path):
     alone = small_run(tmp_path / "alone", family="qwen3_moe").train("out", steps=2)
     nodes = {"like": "dgx-h100", "devices": 2, "scaleup_domain": 2}

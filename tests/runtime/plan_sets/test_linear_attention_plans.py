@@ -13,7 +13,7 @@ from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.verify.verify_case import micro_batches
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", QUICK, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_linear_attention_is_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
@@ -42,6 +42,7 @@ def sent_over_cp(plan):
     return run_locally(work, plan.ranks, 120, lambda what, part: None)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("more", [{}, TENSORS], ids=["heads whole", "heads over tp"])
 def test_states_take_as_many_bytes_however_long_a_sequence_is(more):
     plan = replace(CUT, **more)

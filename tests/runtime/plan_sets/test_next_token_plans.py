@@ -27,7 +27,7 @@ def equal_to_one_device(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", FEW, ids=named)
 def test_gradients_and_bytes_are_those_of_one_device_and_of_the_program(plan):
     assert next_token_layers(plan.lowered()[0]) == plan.graph().architecture.next_token_layers > 0

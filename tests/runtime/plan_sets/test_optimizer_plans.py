@@ -1,13 +1,13 @@
 """Plans with other optimizers than AdamW compute what one process computes, with wide states and with narrow ones."""
 
 import pytest
-from optimizer_plans import CUTS, FIRST, OPTIMIZERS, PLANS
+from optimizer_plans import CUTS, OPTIMIZERS, PLANS, QUICK
 
 from meshwright.runtime.verify.run_state_case import run_case_and_states
 
 
 @pytest.mark.parametrize(
-    "of", [pytest.param(of, marks=() if of in FIRST else pytest.mark.slow, id=", ".join(of)) for of in PLANS]
+    "of", [pytest.param(of, marks=() if of in QUICK else pytest.mark.slow, id=", ".join(of)) for of in PLANS]
 )
 def test_other_optimizers_compute_what_one_process_computes(of):
     outcome = run_case_and_states(PLANS[of].trial(), lambda what, part: None)

@@ -17,7 +17,7 @@ def named(plan):
     return f"{plan.model} {told(plan)}"
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("plan", [*ALONE, *composed()], ids=named)
 def test_packed_sequences_are_computed_as_on_one_device(plan):
     equal_to_one_device(plan)
@@ -33,6 +33,7 @@ def without_kernels_that_tell_their_statistics():
     scaled_dot_product._has_kernel = lambda q, of: False
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "plan",
     [PACKED, replace(PACKED, cp=2, context="ulysses", model="gpt_oss"), replace(RING, model="mistral")],

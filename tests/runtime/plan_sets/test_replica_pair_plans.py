@@ -32,11 +32,11 @@ def own_pairs(model="llama", adapter=OWN, **choices):
 
 
 QUICK = {
-    "zero3 and cp": own_pairs(cp=2, dp_shard=2, sharding="zero3"),
-    "tp": own_pairs(tp=2, dp_replicate=2, sequence_parallel=True, recompute=("mlp",)),
     "pp": own_pairs(pp=2, dp_shard=2, sharding="zero3", gather="per-step", schedule="zb-h1", layers=4),
 }
 PLANS = QUICK | {
+    "zero3 and cp": own_pairs(cp=2, dp_shard=2, sharding="zero3"),
+    "tp": own_pairs(tp=2, dp_replicate=2, sequence_parallel=True, recompute=("mlp",)),
     "one rank": own_pairs(),
     "one replica": own_pairs(tp=2, pp=2, schedule="zb-h1"),
     "replicas of shards": own_pairs("qwen3", dp_replicate=2, dp_shard=2, sharding="zero3", micro_batches=3),
@@ -149,7 +149,7 @@ def test_a_base_that_stays_as_it_was_is_found():
 
 
 def test_ranks_begin_with_the_triplets_of_the_base():
-    equal_to_one_device(Beginning(QUICK["tp"]))
+    equal_to_one_device(Beginning(PLANS["tp"]))
 
 
 @pytest.mark.parametrize(("replicas", "rank"), [(2, 2), pytest.param(8, 1, marks=pytest.mark.slow)])

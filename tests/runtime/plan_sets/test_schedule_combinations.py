@@ -22,7 +22,7 @@ def equal_to_one_device(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", pair_by_pair(), ids=named)
 def test_pairs_of_choices_together(plan):
     equal_to_one_device(plan)

@@ -21,6 +21,7 @@ def bits(tensors):
     }
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("replicas", "more"),
     [(1, {}), (2, ZERO3 | {"dp_shard": 2}), pytest.param(3, {}, marks=pytest.mark.slow)],
@@ -66,6 +67,7 @@ def test_parameters_have_the_same_bits_under_every_cut():
     assert bits(whole) == bits(cut)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "case",
     [

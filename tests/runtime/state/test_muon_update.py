@@ -50,6 +50,7 @@ def whole(everyone, kind):
     return [joined(piece for of_rank in everyone for piece in of_rank[kind][step])[0] for step in steps]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("scale", "theirs"), [("shape", "original"), ("match-rms-adamw", "match_rms_adamw")])
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_one_rank_has_the_bits_of_torchs_muon(scale, theirs, nesterov):
@@ -69,6 +70,7 @@ def test_one_rank_has_the_bits_of_torchs_muon(scale, theirs, nesterov):
             assert torch.equal(tensor.detach(), parameters[step][name].float()), (step, name)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "plan",
     [

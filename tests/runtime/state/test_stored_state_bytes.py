@@ -12,6 +12,7 @@ CUT = Proven("llama", dp_replicate=2, tp=2)
 OWNED = Proven("llama", dp_shard=2, sharding="zero1")
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("optimizer", [(("name", "sgd"), ("momentum", 0.9)), "sgd", "lion", "muon"], ids=str)
 @pytest.mark.parametrize("plan", [WHOLE, CUT, OWNED], ids=["one rank", "tp", "zero1"])
 def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer):
@@ -19,6 +20,7 @@ def test_a_rank_holds_what_the_ledger_counts_of_other_optimizers(plan, optimizer
     assert ledger_differences(replace(plan, optimizer=optimizer, dtypes=types).trial()) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("types", [(), (("master", "fp32"),)], ids=["parameters alone", "master copy"])
 @pytest.mark.parametrize("plan", [WHOLE, CUT], ids=["one rank", "tp"])
 def test_a_rank_without_backward_passes_holds_what_the_ledger_counts(plan, types):
@@ -28,6 +30,7 @@ def test_a_rank_without_backward_passes_holds_what_the_ledger_counts(plan, types
     assert states == 2 * parameters * bool(types)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("types", [(), *TYPES.values()], ids=["usual", *TYPES])
 @pytest.mark.parametrize("plan", [WHOLE, CUT, OWNED], ids=["one rank", "tp", "zero1"])
 def test_a_rank_holds_what_the_ledger_counts(plan, types):

@@ -45,7 +45,7 @@ FAULTS = (
 )
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", PLANS, ids=told)
 def test_plans_with_an_order_compute_what_one_device_does(plan):
     outcome = run_case(plan.trial(), lambda what, part: None)
@@ -58,6 +58,7 @@ def test_bytes_and_files_of_such_plans():
     assert outcome.caught_by == (), outcome
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_wrong_order_is_seen(fault):
     assert fault.is_seen(run_case(fault.plan.trial(), lambda what, part: None, fault.put_in))

@@ -22,6 +22,7 @@ def factors(schedule, course, beyond=0):
     return [rate_factor(schedule, step, course) for step in range(course.steps + beyond)]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("schedule", LR_SCHEDULES)
 @settings(deadline=None, max_examples=80)
 @given(course=COURSES)
@@ -48,6 +49,7 @@ def steepest(schedule, course):
     }[schedule]()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("schedule", LR_SCHEDULES)
 @settings(deadline=None, max_examples=48)
 @given(course=COURSES.filter(lambda course: course.warmup_steps < course.steps))

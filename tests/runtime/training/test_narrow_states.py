@@ -14,6 +14,7 @@ TINY_STATES = {"master": "none", "gradient": "bf16", "first_moment": "fp16", "se
 SHARDED = {"ranks": 2, "layout": {"dp_shard": 2}, "sharding": "zero1"}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("types", [NARROW, TINY_STATES], ids=["moments", "no master copy"])
 def test_a_run_that_goes_on_has_the_bits_of_its_narrow_states(types, tmp_path):
     run = small_run(tmp_path, dtypes=types, **SHARDED)
@@ -24,6 +25,7 @@ def test_a_run_that_goes_on_has_the_bits_of_its_narrow_states(types, tmp_path):
         assert (rest.outcome.checkpoint / part).read_bytes() == (whole.outcome.checkpoint / part).read_bytes()
 
 
+@pytest.mark.slow
 def test_narrow_states_change_the_losses_a_little_and_the_usual_ones_not_at_all(tmp_path):
     usual = {"gradient": "fp32", "reduce": "fp32", "gather": "bf16", "master": "fp32"}
     types = {"none": {}, "usual": {"dtypes": usual | {"first_moment": "fp32"}}, "narrow": {"dtypes": NARROW}}

@@ -19,6 +19,7 @@ def run_with(folder, optimizer, **keys):
     return small_run(folder, workload=work, **SHARDED, **keys)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("optimizer", "types"),
     [

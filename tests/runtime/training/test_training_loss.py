@@ -50,7 +50,7 @@ def one_rank(tmp_path_factory):
     return small_run(tmp_path_factory.mktemp("one")).train("run", 3, evaluate_every=1).outcome
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", list(LAYOUTS))
 def test_every_layout_takes_the_same_steps_and_sees_the_same_held_out_loss(name, one_rank, tmp_path):
     outcome = small_run(tmp_path, ranks=2, **LAYOUTS[name]).train("run", 3, evaluate_every=1).outcome
@@ -90,6 +90,7 @@ def test_every_step_is_in_the_log_with_its_numbers(tmp_path):
     assert held_out["held_out_loss"] == found.outcome.held_out[0].loss
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("validation", ["before", "after"])
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(validation, tmp_path):
     pipeline = {"schedule": {"name": "1f1b", "step_validation": validation}}

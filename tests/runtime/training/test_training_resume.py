@@ -196,6 +196,7 @@ def test_an_output_folder_is_no_checkpoint_and_the_newest_in_it_is_suggested(tmp
     assert problem.value == str(tmp_path / "nosuch")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("resume", "rule"),
     [("never", "holds checkpoints"), ("step-00000001", "further on"), ("nowhere", "no such")],

@@ -61,7 +61,7 @@ FAULTS = (
 )
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("fault", "plan", "seen"), FAULTS, ids=lambda fault: getattr(fault, "__name__", ""))
 def test_faults_of_states_on_the_host_are_caught(fault, plan, seen):
     assert seen in run_case(plan.trial(), lambda what, part: None, fault).caught_by

@@ -40,6 +40,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("fault", "plan", "seen"), FAULTS, ids=lambda fault: getattr(fault, "__name__", ""))
 def test_a_faulty_step_is_caught(fault, plan, seen, monkeypatch):
     fault(monkeypatch)

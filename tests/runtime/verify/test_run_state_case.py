@@ -56,6 +56,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_other_rounding_is_seen(fault, monkeypatch):
     fault(monkeypatch)

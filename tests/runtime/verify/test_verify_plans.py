@@ -35,7 +35,7 @@ def outcome_of(plan, fault=no_fault):
     return run_case(plan.trial(), lambda what, part: None, fault)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.model} {told(plan)}")
 def test_a_plan_computes_and_exchanges_what_it_should(plan):
     outcome = outcome_of(plan)
@@ -43,7 +43,7 @@ def test_a_plan_computes_and_exchanges_what_it_should(plan):
     assert outcome.worst.value < DOUBTFUL
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("fault", QUICK_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault):
     outcome = outcome_of(fault.plan, fault.put_in)
@@ -64,7 +64,7 @@ def nan_in_what_is_freed():
 SHARDED_SHARES = replace(SPREAD, dp_shard=2, sharding="zero3", gather="per-step", vocabulary="vocab-2")
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("plan", [SPECIAL[0], SPECIAL[2], BY_UNIT, THREE, SHARDED_SHARES], ids=told)
 def test_nothing_holds_parameters_that_were_freed(plan):
     assert plan.sharding == "zero3"

@@ -28,7 +28,7 @@ def test_it_finds_the_shortest_lists_of_all(pipeline):
     assert not check_lists(found.lists, memory_limit=pipeline.memory_limit, kept=pipeline.times.kept)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=4)
 @given(tasks(TINY))
 def test_and_of_stages_that_hold_unequally_much_with_either_goal(task):
     """W that takes no time holds nothing in a model that has memory for so long: here each takes some."""

@@ -43,7 +43,7 @@ def hold_against_playing(board, pipeline):
         assert max(held) <= pipeline.memory_limit + 1e-8
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(pipelines(SIZES), st.randoms(use_true_random=False))
 def test_after_any_moves(pipeline, random):
     board = board_of(pipeline)
@@ -57,7 +57,7 @@ def test_after_any_moves(pipeline, random):
     hold_against_playing(board, pipeline)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(pipelines(SIZES), st.randoms(use_true_random=False))
 def test_neighbours_that_are_exchanged_come_to_the_estimate(pipeline, random):
     board = board_of(pipeline)
@@ -72,7 +72,7 @@ def test_neighbours_that_are_exchanged_come_to_the_estimate(pipeline, random):
             assert max(ways) == expected <= board.figures[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(pipelines(SIZES), st.randoms(use_true_random=False))
 def test_moves_that_may_shorten_keep_to_order_and_memory(pipeline, random):
     board = board_of(pipeline)

@@ -89,7 +89,7 @@ def times_of_top(found, top):
     return [found.step_s[row] for row in found.top(top)]
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("slack", [0.0, 0.3, 3.0, 100.0])
 @pytest.mark.parametrize("top", [1, 5])

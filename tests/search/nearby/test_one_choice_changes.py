@@ -42,7 +42,7 @@ def _devices(plan):
 
 
 @given(plan=plans())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_a_step_keeps_the_devices_and_is_what_its_settings_say(plan):
     devices = _devices(plan)
     for step in steps(plan, devices, OURS):
@@ -59,7 +59,7 @@ def test_a_step_keeps_the_devices_and_is_what_its_settings_say(plan):
 
 
 @given(plan=plans())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_no_plan_comes_twice_nor_the_plan_itself(plan):
     found = [step.plan for step in steps(plan, _devices(plan), OURS)]
     assert len(set(found)) == len(found)
@@ -67,7 +67,7 @@ def test_no_plan_comes_twice_nor_the_plan_itself(plan):
 
 
 @given(plan=plans())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_moves_say_what_goes_up_and_what_goes_down(plan):
     before = plan.layout
     for step in steps(plan, _devices(plan), OURS):

@@ -26,6 +26,7 @@ def question(kind, perturbations, **of):
     return replace(usual, setting=setting, header=usual.header.model_copy(update={"workload": header}))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("perturbations", ["both", "split"])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_the_space_is_what_walking_through_all_plans_finds(kind, perturbations):

@@ -25,12 +25,13 @@ from meshwright.search.space.variants import all_variants
 QUESTIONS = 36
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_the_space_is_what_walking_through_all_plans_finds(seed):
     _check_space(random_question(seed))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("kind", "without"), [("dense", True), ("sparse", False)])
 def test_a_stack_without_sequence_parallelism_has_plans_with_whole_sequences(kind, without):
     question = asked(kind, 8, "megatron-deepspeed-2022", seq_len=50, batch=8)

@@ -11,6 +11,7 @@ def plan(stack, *keep, model="llama-2-7b", cluster="a100-sxm-80gb x 1"):
     return answer(PlanRequest(header(model, cluster, batch=8, stack=stack), keep, top=2))
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("stack", ["deepspeed", "megatron-core", "generic"])
 def test_what_fits_on_no_device_gets_its_optimizer_states_on_the_host(stack):
     found = plan(stack)
@@ -32,7 +33,7 @@ def test_a_kept_share_is_the_only_one():
 
 def test_a_question_that_says_none_gets_none():
     with pytest.raises(InfeasibleError, match="No plan of llama-2-7b fits"):
-        plan("generic", "offload.optimizer=none")
+        plan("generic", "offload.optimizer=none", "micro_batch=1")
 
 
 def test_a_stack_without_states_on_the_host_finds_nothing():

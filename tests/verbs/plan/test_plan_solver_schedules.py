@@ -120,7 +120,7 @@ def test_stages_that_were_cut_anew_keep_their_cut(tmp_path):
 @pytest.mark.parametrize(
     ("kept", "why_not"),
     [
-        (("pp=1",), None),
+        (("pp=1", "tp=1", "micro_batch=1"), None),
         (("pp=4", "tp=2"), "goes two ways through the model"),
     ],
 )

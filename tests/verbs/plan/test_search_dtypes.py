@@ -21,7 +21,7 @@ from meshwright.verbs.plan.search_dtypes import (
 )
 
 LARGE = {"model": "llama-3.1-8b", "cluster": "h100-sxm-80gb x 2", "stack": "deepspeed"}
-SMALL = {"model": "llama-3.2-1b", "cluster": "h100-sxm-80gb x 2"}
+SMALL = {"model": "llama-3.2-1b", "cluster": "h100-sxm-80gb x 2", "batch": 8}
 
 
 def asked(**nouns):

@@ -80,7 +80,7 @@ def held(rank):
     return found, rank.plan.hosting.lots.most_bytes
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_share_gives_the_same_bits(shape):
     results, parameters, *_ = trained(SHAPES[shape])
@@ -99,7 +99,7 @@ HELD = {
 }
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.5, 0.0), (1.0, 1.0), (0.5, 0.25)], ids=str)
 @pytest.mark.parametrize("shape", HELD)
 def test_both_sides_hold_what_the_ledger_counts(shape, shares):
