@@ -94,22 +94,15 @@ def plan(
 ) -> "Choice | ModelChoice":
     """Search the best plans for a model on a cluster, or for each of several models.
 
-    ``keep`` fixes choices, as ``tp=8``, ``forbid`` excludes them, ``allow=["dtypes"]`` searches element types of states
-    too.
-
     ``on``: one cluster or several, "h100-sxm-80gb x <=256" for any number of devices up to that, a price list. Of them
-    the best by ``objective``; ``budget_usd`` and ``deadline_days`` of a training of ``tokens``, and ``power_kw``, limit
-    the choice: ``sure`` is the probability with which they must hold. ``price``: the term of prices.
-
-    ``schedule``: "auto" for all schedules of the stack with their knobs, or names, as "zb-v,1f1b"; those with closed
-    forms if nothing is said. ``stages``: layers per stage, "balanced" or cut anew by "time" or by "memory".
-    ``recommend``: "robust" orders plans by their regret under drawn errors of the predictions, "fastest" by predicted
-    time. ``solving``: how long a solver looks for better lists; ``documents``: lengths of those that sequences are
-    packed with; ``fp8_recipe``: how the scales of 8-bit numbers are found; ``optimizer``, ``adapter`` as in a plan;
-    ``routing``, ``capacity``: how unevenly tokens choose experts, how many these take; ``progress`` hears how far it
-    is. ``tokens`` and ``assume`` as of ``predict``.
-    Raises InfeasibleError when nothing fits.
+    the best by ``objective`` within ``budget_usd``, ``deadline_days`` and ``power_kw``, which hold with the probability
+    ``sure``. ``keep``: choices that are fixed, as "tp=8", ``forbid``: values that are excluded; ``allow=["dtypes"]``
+    searches element types of states too. ``schedule``: "auto" for all of the stack, or names; ``stages``: "balanced",
+    or cut by "time" or "memory". ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
+    ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
+    as in a plan, ``tokens``, ``assume``, ``price`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
+    given = dict(locals())
     from meshwright.economy.budget_and_deadline import Limits
     from meshwright.verbs.plan.choose_cluster import choose
     from meshwright.verbs.plan.choose_model import choose_model
@@ -118,38 +111,29 @@ def plan(
 
     named = (on,) if isinstance(on, str) else tuple(on)
     workload = WorkloadSpec(
-        task=task,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        precision=precision,
-        fp8_recipe=fp8_recipe,
-        optimizer=optimizer,
-        adapter=adapter,
+        **{name: given[name] for name in WorkloadSpec.model_fields if name in given and name != "documents"},
         documents=None if documents is None else tuple(documents),
-        routing=routing,
-        capacity=capacity,
     )
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
-    first = models[0] if models else ""
-    header = ShortPlan(plan=1, model=first, cluster=", ".join(named), workload=workload, stack=stack)
-    question = PlanRequest(
-        header,
-        tuple(keep),
-        top,
-        stages,
-        schedule,
-        solving,
-        tuple(forbid),
-        recommend,
-        tuple(dict.fromkeys(allow)),
-    )
-    wish = ClusterChoiceRequest(
-        named, objective, Limits(budget_usd, deadline_days, power_kw, sure), tokens, tuple(assume), price
-    )
-    if len(models) == 1:
-        return choose(question, wish, progress)
-    questions = [replace(question, header=header.model_copy(update={"model": name})) for name in models]
-    return choose_model(questions, wish, progress)
+    questions = [
+        PlanRequest(
+            ShortPlan(plan=1, model=name, cluster=", ".join(named), workload=workload, stack=stack),
+            tuple(keep),
+            top,
+            stages,
+            schedule,
+            solving,
+            tuple(forbid),
+            recommend,
+            tuple(dict.fromkeys(allow)),
+        )
+        for name in models
+    ]
+    limits = Limits(budget_usd, deadline_days, power_kw, sure)
+    request = ClusterChoiceRequest(named, objective, limits, tokens, tuple(assume), price)
+    if len(questions) == 1:
+        return choose(questions[0], request, progress)
+    return choose_model(questions, request, progress)
 
 
 def predict(

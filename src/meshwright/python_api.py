@@ -5,7 +5,7 @@ question without an answer raises InfeasibleError. Options that write a file tak
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,14 +54,14 @@ def plan(
     precision: str = "bf16",
     fp8_recipe: str | None = None,
     optimizer: str | Mapping[str, Any] = "adamw",
-    adapter: Mapping[str, Any] | None = None,
-    documents: Iterable[int] | None = None,
+    adapter: str | Mapping[str, Any] | None = None,
+    documents: str | Iterable[int] | None = None,
     routing: str | float | None = None,
-    capacity: float | Mapping[str, Any] | None = None,
+    capacity: str | float | Mapping[str, Any] | None = None,
     task: str = "pretrain",
-    keep: Iterable[str] = (),
-    forbid: Iterable[str] = (),
-    allow: Iterable[str] = (),
+    keep: Iterable[str] | None = None,
+    forbid: Iterable[str] | None = None,
+    allow: Iterable[str] | None = None,
     top: int = 5,
     stages: str = "balanced",
     schedule: str | None = None,
@@ -76,55 +76,29 @@ def plan(
     power: float | None = None,
     sure: float | None = None,
     price: str = "on-demand",
-    assume: Iterable[str] = (),
+    assume: Iterable[str] | None = None,
     why: bool = False,
     output: PathLike | None = None,
     csv: PathLike | None = None,
     markdown: PathLike | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Answer:
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
-    hold.
-
-    ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``: the
-    answer prints every reason, plan and count, not the summary.
+    hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``:
+    the answer prints every reason, plan and count, not the summary.
     """
-    search = solving(solve, solve_steps, seed)
-    file = None if output is None else Path(output)
+    given, search = dict(locals()), solving(solve, solve_steps, seed)
+    file = _path(output)
     for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
         check_writable(path, "output")
     _check_all({"csv": csv, "markdown": markdown})
+    options: dict[str, Any] = {name: given[name] for name in AS_THEY_ARE}
+    options |= {name: _several(given[name] or ()) for name in ("keep", "forbid", "allow", "assume")}
+    options |= {name: read(given[name]) for name, read in READ_AS_TEXT.items()}
     found = api.plan(
-        model,
-        on=on,
-        seq_len=seq_len,
-        global_batch=global_batch,
-        stack=stack,
-        precision=precision,
-        fp8_recipe=fp8_recipe,
-        optimizer=read_optimizer(optimizer if isinstance(optimizer, str) else json.dumps(dict(optimizer))),
-        adapter=read_adapter(None if adapter is None else json.dumps(dict(adapter))),
-        task=task,
-        documents=None if documents is None else lengths(",".join(map(str, documents))),
-        routing=read_routing(None if routing is None else str(routing)),
-        capacity=read_capacity(None if capacity is None else json.dumps(capacity)),
-        keep=_several(keep),
-        forbid=_several(forbid),
-        allow=_several(allow),
-        top=top,
-        stages=stages,
-        schedule=schedule,
-        solving=search,
-        recommend=recommend,
-        objective=objective,
-        tokens=tokens,
-        budget_usd=budget,
-        deadline_days=deadline,
-        power_kw=power,
-        sure=sure,
-        price=price,
-        assume=_several(assume),
+        model, solving=search, budget_usd=budget, deadline_days=deadline, power_kw=power, **options
     )
     files = found.proposals[0].files(file) if file else {}
     write_all(files | handed_on_tables(found.table, _path(csv), _path(markdown)))
@@ -135,6 +109,41 @@ def plan(
         ),
         remarks=found.proposals[0].report.remarks,
     )
+
+
+AS_THEY_ARE = (
+    *(
+        "on",
+        "seq_len",
+        "global_batch",
+        "stack",
+        "precision",
+        "fp8_recipe",
+        "task",
+        "top",
+        "stages",
+        "schedule",
+    ),
+    *("recommend", "objective", "tokens", "sure", "price", "progress"),
+)
+"""Options of ``plan`` that need no reading."""
+READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {
+    "optimizer": lambda value: read_optimizer(_as_text(value)),
+    "adapter": lambda value: read_adapter(_as_text(value)),
+    "capacity": lambda value: read_capacity(_as_text(value)),
+    "routing": lambda value: read_routing(None if value is None else str(value)),
+    "documents": lambda value: lengths(
+        value if value is None or isinstance(value, str) else ",".join(map(str, value))
+    ),
+}
+"""Options of ``plan`` that the command line has as text, and how each is read."""
+
+
+def _as_text(value: Any) -> Any:
+    """Return a value as the command line has it: mappings and numbers as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(dict(value) if isinstance(value, Mapping) else value)
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:

@@ -72,6 +72,7 @@ THIRD_PARTY = {
         "search",
         "placement",
         "present",
+        "economy",
         "validation",
         "calibration",
         "api",

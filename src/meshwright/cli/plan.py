@@ -11,11 +11,8 @@ from meshwright.cli.options import plan_options as options
 from meshwright.cli.options.shared_options import AsJson, Debug
 from meshwright.cli.options.workload_options import size_option
 from meshwright.cli.terminal.output import (
-    check_writable,
     errors_as_messages,
-    print_json,
-    print_remarks,
-    write_all,
+    print_answer,
 )
 from meshwright.cli.terminal.progress import ProgressLine
 
@@ -71,55 +68,13 @@ def plan(
     debug: Debug = False,
 ) -> None:
     """Search the best parallelization plans and give the reasons."""
+    given = dict(locals())
     with errors_as_messages(as_json, debug, why=why):
-        from meshwright import api
+        from meshwright import python_api
 
-        solving = options.solving(solve, solve_steps, seed)
-        for file in [] if output is None else [output, *([output.with_suffix(".csv")] if solving else [])]:
-            check_writable(file, "output")
-        for name, table in (("csv", csv), ("markdown", markdown)):
-            if table is not None:
-                check_writable(table, name)
-        answer = api.plan(
-            model,
-            on=on,
-            seq_len=seq_len,
-            global_batch=global_batch,
-            stack=stack,
-            precision=precision,
-            fp8_recipe=fp8_recipe,
-            optimizer=options.optimizer(optimizer),
-            adapter=options.adapter(adapter),
-            task=task,
-            documents=options.lengths(documents),
-            routing=options.routing(routing),
-            capacity=options.capacity(capacity),
-            keep=keep or (),
-            forbid=forbid or (),
-            allow=allow or (),
-            top=top,
-            stages=stages,
-            schedule=schedule,
-            solving=solving,
-            recommend=recommend,  # type: ignore[arg-type]
-            objective=objective,
-            tokens=tokens,
-            budget_usd=budget,
-            deadline_days=deadline,
-            power_kw=power,
-            sure=sure,
-            price=price,
-            assume=assume or (),
-            progress=ProgressLine(),
-        )
-        best = answer.proposals[0]
-        tables = handed_on_tables(answer.table, csv, markdown)
-        write_all((files := best.files(output) if output else {}) | tables)
-        if as_json:
-            print_json(answer.to_json())
-            return
-        print_remarks(best.report.remarks)
-        render_plan_answer(answer.to_json(), best.reasons, [str(path) for path in files], why=why)
+        options = {name: value for name, value in given.items() if name not in ("model", "as_json", "debug")}
+        answer = python_api.plan(model, **options, progress=ProgressLine())
+        print_answer(answer, as_json)
 
 
 def handed_on_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path | None) -> dict[Path, str]:

@@ -4,8 +4,8 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from meshwright.economy.assumed_speed import at_assumed_speed
 from meshwright.economy.goodput import FailureModel
+from meshwright.economy.report_with_assumptions import at_assumed_speed
 from meshwright.economy.training_cost import WATTS_PER_KW, TrainingCost
 from meshwright.economy.training_draws import TrainingDraws
 from meshwright.result import Report

@@ -14,7 +14,7 @@ from meshwright.errors import InfeasibleError
 from meshwright.verbs.plan.choose_cluster import choose
 from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer, setting_of
-from meshwright.verbs.plan.priced_proposal import priced_answer
+from meshwright.verbs.plan.proposal_cost import priced_answer
 
 MODEL = "llama-3.2-1b"
 BATCH = 24

@@ -8,14 +8,14 @@ from typing import Any
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, best_of_families, pareto_front, ranked
 from meshwright.economy.cluster_row import cluster_row, family_row
-from meshwright.economy.limit_doubt import doubt
+from meshwright.economy.limits_probability import doubt
 from meshwright.economy.objectives import MOST_TOKENS, Objective
 from meshwright.economy.training_cost import TrainingCost
-from meshwright.verbs.plan.assumed_mfu import at_assumed_mfu
 from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest, check_request, question_on
 from meshwright.verbs.plan.infeasible import NoClusterError, infeasible_error
+from meshwright.verbs.plan.mfu_assumptions import at_assumed_mfu
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
-from meshwright.verbs.plan.priced_proposal import (
+from meshwright.verbs.plan.proposal_cost import (
     PricedAnswer,
     priced_answer,
     with_most_tokens,

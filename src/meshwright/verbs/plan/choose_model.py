@@ -57,7 +57,10 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """Several models in the order asked; ``largest`` has the most parameters of those that keep the limits."""
+    """The answers for several models in the order of the question.
+
+    ``largest`` has the most parameters of the models that keep the limits.
+    """
 
     rows: tuple[ModelRow, ...]
     largest: ModelRow

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from meshwright.cluster.catalog_prices import ON_DEMAND
-from meshwright.economy.assumed_speed import slowdown_to
+from meshwright.economy.report_with_assumptions import slowdown_to
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
-from meshwright.verbs.plan.priced_proposal import draws_of_plan
+from meshwright.verbs.plan.proposal_cost import draws_of_plan
 from meshwright.verbs.predict.predict_plan import predicted
 
 

@@ -7,7 +7,7 @@ from meshwright.cost.uncertainty.step_draws import draws_of_step_errors, log_ste
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.cluster_ranking import RankedCluster
-from meshwright.economy.most_tokens import most_steps, most_steps_surely
+from meshwright.economy.limits_to_tokens import most_steps, most_steps_surely
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.economy.training_draws import TrainingDraws, training_draws, uniforms

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from meshwright.economy.assumed_speed import slowdown_to
 from meshwright.economy.cluster_ranking import RankedCluster
+from meshwright.economy.report_with_assumptions import slowdown_to
 from meshwright.verbs.plan.rank_clusters import OfferedCluster
 
 
