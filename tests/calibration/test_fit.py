@@ -61,6 +61,7 @@ def test_every_source_counts_the_same_however_many_runs_it_has():
     assert found == pytest.approx(GEMM.value, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_fit_that_begins_with_what_is_known_there_is_the_same():
     runs = [observation({GEMM.name: GEMM.value * 0.85}), observation({HBM.name: HBM.value * 0.75})]
     known = fit_start(runs, [GEMM, HBM])

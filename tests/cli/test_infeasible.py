@@ -86,6 +86,7 @@ def test_memory_comes_first_and_every_rule_is_counted():
     assert any("tp does not divide" in reason for reason in rest)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("options", "message", "suggestion"),
     [

@@ -127,6 +127,7 @@ def test_a_short_plan_with_all_its_jobs_has_no_remark():
     assert made("megatron-core", "zero1").to_json()["remark"] is None
 
 
+@pytest.mark.slow
 def test_where_layouts_are_few_other_micro_batches_are_probed(tmp_path):
     """Two devices have few layouts, and a calibration needs three runs."""
     cluster, model = (str(tmp_path / name) for name in machine_and_model(tmp_path))

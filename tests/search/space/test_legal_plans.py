@@ -83,6 +83,7 @@ def test_sets_of_operators_run_different_things_again(kind, stack):
         assert all(one < other for one, other in pairwise(again))
 
 
+@pytest.mark.slow
 def test_the_questions_have_all_kinds_of_models_and_are_not_trivial():
     questions = [random_question(seed) for seed in range(QUESTIONS)]
     assert {question.header.model for question in questions} == set(MODELS)

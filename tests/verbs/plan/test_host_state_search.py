@@ -36,6 +36,7 @@ def test_a_question_that_says_none_gets_none():
         plan("generic", "offload.optimizer=none", "micro_batch=1")
 
 
+@pytest.mark.slow
 def test_a_stack_without_states_on_the_host_finds_nothing():
     with pytest.raises(InfeasibleError, match="No plan of llama-2-7b fits"):
         plan("nemo")

@@ -22,6 +22,7 @@ def mine(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_plans_of_lists_are_those_of_the_schedule_that_they_came_from(mine):
     """ZB-V's lists look at no times: its plans of this size have them."""
     found = planned(*ASKED, f"schedule={mine}", "recompute=none", **OPTIONS)

@@ -59,6 +59,7 @@ def test_every_set_of_types_has_its_best_plan_which_is_that_of_a_search_with_the
     assert len(lines) == sum(bool(kind) for kind in kinds)
 
 
+@pytest.mark.slow
 def test_what_fits_only_with_states_on_the_host_may_fit_with_narrower_states_on_the_device():
     nouns = {"model": "llama-2-7b", "cluster": "h100-sxm-80gb x 1", "stack": "generic"}
     usual = answer(PlanRequest(header(**nouns))).proposals[0]
