@@ -115,20 +115,14 @@ def plan(
         documents=None if documents is None else tuple(documents),
     )
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
-    questions = [
-        PlanRequest(
-            ShortPlan(plan=1, model=name, cluster=", ".join(named), workload=workload, stack=stack),
-            tuple(keep),
-            top,
-            stages,
-            schedule,
-            solving,
-            tuple(forbid),
-            recommend,
-            tuple(dict.fromkeys(allow)),
+    cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
+    questions = []
+    for name in models:
+        header = ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack)
+        fixed, excluded = tuple(keep), tuple(forbid)
+        questions.append(
+            PlanRequest(header, fixed, top, stages, schedule, solving, excluded, recommend, allowed)
         )
-        for name in models
-    ]
     limits = Limits(budget_usd, deadline_days, power_kw, sure)
     request = ClusterChoiceRequest(named, objective, limits, tokens, tuple(assume), price)
     if len(questions) == 1:
@@ -146,8 +140,7 @@ def predict(
 ) -> Report:
     """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
-    ``tokens``: what a training of so many comes to, "15T". ``assume``: what nobody else says, as ``restart_s=300``.
-    ``price``: the term of prices.
+    ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
     """
     from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
@@ -204,10 +197,7 @@ def compare(
     assume: Iterable[str] = (),
     price: str = "on-demand",
 ) -> dict[str, Any]:
-    """Compare two plans line by line, in content and prediction; or compare a plan with a trace of it.
-
-    ``tokens``, ``assume`` and ``price`` as of ``predict``, for both plans.
-    """
+    """Compare two plans line by line, in content and prediction, or a plan with a trace; options as of ``predict``."""
     from meshwright.present.plan_answers.comparison import compare_reports
     from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
