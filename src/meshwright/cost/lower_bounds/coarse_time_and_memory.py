@@ -356,7 +356,11 @@ class _Same:
     @cached_property
     def block_seconds(self) -> dict[int, Floats]:
         """Seconds of all passes of a micro-batch over each block."""
-        return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
+        prices, kinds = self.group.prices, pass_kinds(self.choice, self.group.setting.stack)
+        return {
+            block: self.per_plan(sum(total(prices.block(block, kind)) for kind in kinds))
+            for block, _ in self.group.setting.model.chain
+        }
 
     @cached_property
     def forward_seconds(self) -> dict[int, Floats]:
@@ -402,24 +406,14 @@ class _Same:
         head = own[self.group.setting.model.chain[-1][0]]
         for block, there in enumerate(own & ~head):
             np.maximum(at_work, there * self.per_plan(prices.working[block])[:, None], out=at_work)
-        waiting = self._in_flight() * np.floor(_sums(self.counts("least"), kept))
+        in_flight = self._passes_held(self.ranks.in_flight)
+        waiting = in_flight * np.floor(_sums(self.counts("least"), kept))
         return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + np.floor(at_work))
-
-    def passes(self, block: int) -> Number:
-        """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
-        return sum(
-            total(self.group.prices.block(block, kind))
-            for kind in pass_kinds(self.choice, self.group.setting.stack)
-        )
 
     def per_plan(self, value: Number) -> Floats:
         """Return the value with a row for every plan."""
         array = np.asarray(value, dtype=np.float64)
         return array[self.inverse] if array.ndim else np.full(len(self.plans), float(array))
-
-    def _in_flight(self) -> Ints:
-        """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
-        return self._passes_held(self.ranks.in_flight)
 
     def most_in_flight(self) -> Ints:
         """Forward passes of stages that the last ranks of their kinds hold at most: (n, K)."""
