@@ -143,7 +143,7 @@ class VariantBounds:
         plans = self.base.take(self.states.first)
         held = np.zeros((len(plans), self.ranks.count))
         for rows, group in pipeline_groups(plans, self.setting):
-            ranks = self.ranks.of(plans.take(rows[:1]), "ranks")[0]
+            ranks = self.ranks.of(self.ranks.pipelines(plans.take(rows[:1])), "ranks")[0]
             held[rows] = least_held(group)[:, ranks]
         return held
 
@@ -276,6 +276,7 @@ class _Ranks:
         self.count = max((len(one.ranks) for one in found), default=1)
         self.table = [one.padded(self.count) for one in found]
 
+        self._fields: dict[str, Ints] = {}
         self._in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._most_in_flight: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -301,13 +302,17 @@ class _Ranks:
             self._most_in_flight[key] = tuple(every[rank] for rank in last)
         return self._most_in_flight[key]
 
-    def of(self, plans: PlanArrays, what: str) -> NDArray[np.int64]:
-        """Return a field of ``StageRanks`` for every plan: (n, K), or (blocks, n, K)."""
-        code = map_distinct_rows(
-            lambda *key: self.codes[key], [plans.schedule, plans.pp, plans.virtual_stages]
-        )
-        table = np.stack([getattr(one, what) for one in self.table])
-        return table[code] if table.ndim == 2 else np.moveaxis(table, 2, 0)[:, code]
+    def pipelines(self, plans: PlanArrays) -> Ints:
+        """Return the kind of every plan's pipeline: (n,)."""
+        columns = [plans.schedule, plans.pp, plans.virtual_stages]
+        return map_distinct_rows(lambda *key: self.codes[key], columns)
+
+    def of(self, pipelines: Ints, what: str) -> Ints:
+        """Return a field of ``RepresentativeRanks`` for kinds of pipelines: (n, K), or (blocks, n, K)."""
+        if what not in self._fields:
+            table = np.stack([getattr(one, what) for one in self.table])
+            self._fields[what] = table if table.ndim == 2 else np.moveaxis(table, 2, 0)
+        return self._fields[what][..., pipelines, :]
 
 
 def _groups(plans: PlanArrays, setting: Setting, ranks: _Ranks) -> Iterator["_Same"]:
@@ -336,6 +341,14 @@ class _Same:
         """The schedule."""
         return self.plans.schedules[int(self.plans.schedule[0])]
 
+    def counts(self, what: str) -> Ints:
+        """Return a field of the ranks that stand for others in every plan's pipeline: (n, K), or (blocks, n, K)."""
+        return self.ranks.of(self._pipelines, what)
+
+    @cached_property
+    def _pipelines(self) -> Ints:
+        return self.ranks.pipelines(self.plans)
+
     @cached_property
     def micro_batches(self) -> Ints:
         return self.plans.micro_batches(self.group.setting.workload.computed_sequences)
@@ -343,7 +356,11 @@ class _Same:
     @cached_property
     def block_seconds(self) -> dict[int, Floats]:
         """Seconds of all passes of a micro-batch over each block."""
-        return {block: self.per_plan(self.passes(block)) for block, _ in self.group.setting.model.chain}
+        prices, kinds = self.group.prices, pass_kinds(self.choice, self.group.setting.stack)
+        return {
+            block: self.per_plan(sum(total(prices.block(block, kind)) for kind in kinds))
+            for block, _ in self.group.setting.model.chain
+        }
 
     @cached_property
     def forward_seconds(self) -> dict[int, Floats]:
@@ -369,7 +386,7 @@ class _Same:
     @property
     def own_s(self) -> Floats:
         """Seconds that a rank needs for its own passes and for the way to them and back; the slowest rank's."""
-        kind, counts = self.choice.kind, partial(self.ranks.of, self.plans)
+        kind, counts = self.choice.kind, self.counts
         if kind.chains > 1 or self.choice.form:
             return np.zeros(len(self.plans))
         own = self.micro_batches[:, None] * _sums(counts("own"), self.block_seconds)
@@ -385,28 +402,18 @@ class _Same:
         prices, blocks = self.group.prices, range(len(self.group.setting.model.blocks))
         kept = {block: self.per_plan(prices.kept[block]) for block in blocks}
         at_work = np.zeros((len(self.plans), self.ranks.count))
-        own = self.ranks.of(self.plans, "own") > 0
+        own = self.counts("own") > 0
         head = own[self.group.setting.model.chain[-1][0]]
         for block, there in enumerate(own & ~head):
             np.maximum(at_work, there * self.per_plan(prices.working[block])[:, None], out=at_work)
-        waiting = self._in_flight() * np.floor(_sums(self.ranks.of(self.plans, "least"), kept))
+        in_flight = self._passes_held(self.ranks.in_flight)
+        waiting = in_flight * np.floor(_sums(self.counts("least"), kept))
         return np.asarray(np.where(self.plans.leaves_devices[:, None], 0.0, waiting) + np.floor(at_work))
-
-    def passes(self, block: int) -> Number:
-        """Seconds of all passes of a micro-batch over a block, a row per distinct shape."""
-        return sum(
-            total(self.group.prices.block(block, kind))
-            for kind in pass_kinds(self.choice, self.group.setting.stack)
-        )
 
     def per_plan(self, value: Number) -> Floats:
         """Return the value with a row for every plan."""
         array = np.asarray(value, dtype=np.float64)
         return array[self.inverse] if array.ndim else np.full(len(self.plans), float(array))
-
-    def _in_flight(self) -> Ints:
-        """Forward passes of stages that each rank holds at some moment at least: (n, K)."""
-        return self._passes_held(self.ranks.in_flight)
 
     def most_in_flight(self) -> Ints:
         """Forward passes of stages that the last ranks of their kinds hold at most: (n, K)."""
@@ -419,7 +426,7 @@ class _Same:
 
 def _first_stage_s(same: _Same) -> tuple[Floats, Floats]:
     """Return the seconds of the forward and the backward passes of a micro-batch over the first stage."""
-    counts = same.ranks.of(same.plans, "first")[:, :, :1]
+    counts = same.counts("first")[:, :, :1]
     passes = same.forward_seconds, same.backward_seconds
     forward, backward = (np.asarray(_sums(counts, seconds))[:, 0] for seconds in passes)
     return forward, backward
@@ -427,7 +434,7 @@ def _first_stage_s(same: _Same) -> tuple[Floats, Floats]:
 
 def _idle_s(same: _Same) -> Floats:
     """Return the seconds that the last ranks of their kinds idle before their first backward passes: (n, K)."""
-    counts, forward = partial(same.ranks.of, same.plans), same.forward_seconds
+    counts, forward = same.counts, same.forward_seconds
     chain = same.group.setting.model.chain
     there = sum((repeat * forward[block] for block, repeat in chain), start=np.zeros(1))
     back = _sums(counts("behind"), same.backward_seconds)

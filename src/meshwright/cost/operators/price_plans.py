@@ -170,7 +170,10 @@ def _load(plans: PlanArrays, setting: Setting) -> tuple[Number, Number | None, N
 def heads_exchanged(plans: PlanArrays) -> Ints:
     """Ranks of cp that exchange heads in every plan."""
     degrees = np.ones_like(plans.cp)
-    for code, context in enumerate(plans.values["context"]):
+    if not (plans.cp > 1).any():
+        return degrees
+    for code in np.flatnonzero(np.bincount(plans.context)):
+        context = plans.values["context"][code]
         degrees = np.where(plans.context == code, context.heads(plans.cp), degrees)
     return np.where(plans.cp > 1, degrees, 1)
 

@@ -70,8 +70,8 @@ class Space:
                 columns.setdefault(name, plans.columns[name].copy())[mine] = values
         return plans.with_columns(columns)
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Space":
-        """Return the space with the selected base plans only."""
+    def where(self, chosen: Ints | NDArray[np.bool_]) -> "Space":
+        """Return the space with the selected base plans only: rows or a mask."""
         return replace(
             self, base=self.base.take(chosen), legal=self.legal[:, chosen], later=self.later.take(chosen)
         )

@@ -129,10 +129,10 @@ def _bound_sizes(questions: Sequence[Question], done: Done, kept: int | None) ->
     whole = without_slower_context_forms(whole, setting)
     has_floors = whole.legal <= has_closed_form(whole)
     formless = np.isin(whole.base.devices, whole.base.devices[~has_floors.all(0)])
-    space = whole.where(~formless)
+    space = whole.where(~formless) if formless.any() else whole
     floors, of_plans = _floors(space, setting, done), space.base.devices
     nowhere = np.zeros(0, dtype=np.int64)
-    nothing = space.where(np.zeros(len(space.base), dtype=np.bool_))
+    nothing = space.where(nowhere)
     for size in sizes:
         rows = np.flatnonzero(of_plans == size)
         if len(rows) and space.legal[:, rows].any():
@@ -154,7 +154,7 @@ def _of_rows(space: Space, floors: Floats, rows: Ints, most: int | None) -> Clus
         kept = kept[inside]
     variants, bases = np.divmod(kept, len(rows))
     used, place = np.unique(bases, return_inverse=True)
-    own = space.where(np.isin(np.arange(len(space.base)), rows[used]))
+    own = space.where(rows[used])
     own = replace(own, base=replace(own.base, several_sizes=False))
     return ClusterBounds(least, own, variants * len(used) + place, of_cluster[kept], others)
 
