@@ -30,7 +30,6 @@ from schedule_pages import schedule_parts, schedule_table, vocabulary_forms, voc
 from schedule_pictures import pictures
 
 from meshwright import api
-from meshwright.cli.plan import render_plan_answer
 from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.catalog_prices import usual_price
 from meshwright.frameworks.export_targets import TARGETS
@@ -39,6 +38,7 @@ from meshwright.model.zoo_names import zoo_names
 from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.rules.stack_limits.meshwright import LIMITS
+from meshwright.present.plan_answers.plan_output import render_plan_answer
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count

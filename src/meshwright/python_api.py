@@ -16,7 +16,6 @@ from meshwright.cli.options.plan_options import capacity as read_capacity
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
-from meshwright.cli.plan import handed_on_tables, render_plan_answer
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
@@ -29,6 +28,7 @@ from meshwright.present.imported_plan import render_import
 from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
+from meshwright.present.plan_answers.plan_output import cluster_tables, render_plan_answer
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.runs.calibration import render_calibration
 from meshwright.present.runs.converted_checkpoint import render_converted
@@ -101,7 +101,7 @@ def plan(
         model, solving=search, budget_usd=budget, deadline_days=deadline, power_kw=power, **options
     )
     files = found.proposals[0].files(file) if file else {}
-    write_all(files | handed_on_tables(found.table, _path(csv), _path(markdown)))
+    write_all(files | cluster_tables(found.table, _path(csv), _path(markdown)))
     return Answer(
         found.to_json(),
         lambda data: render_plan_answer(

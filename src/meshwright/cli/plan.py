@@ -1,8 +1,6 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +15,7 @@ from meshwright.cli.terminal.output import (
 from meshwright.cli.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from meshwright.search.choice_reasons import Reason
+    pass
 
 
 def plan(
@@ -75,25 +73,3 @@ def plan(
         options = {name: value for name, value in given.items() if name not in ("model", "as_json", "debug")}
         answer = python_api.plan(model, **options, progress=ProgressLine())
         print_answer(answer, as_json)
-
-
-def handed_on_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path | None) -> dict[Path, str]:
-    """Return the texts of the files with a row for each cluster."""
-    from meshwright.present.plan_answers.cluster_table import csv_table, markdown_table
-
-    written = ((csv, csv_table), (markdown, markdown_table))
-    return {path: table(rows) for path, table in written if path is not None}
-
-
-def render_plan_answer(
-    data: dict[str, Any], reasons: "Sequence[Reason]", written: Sequence[str], *, why: bool
-) -> None:
-    """Print the whole answer, or its summary with the strongest of the best plan's reasons."""
-    from meshwright.present.plan_answers.plan_answer import render_answer
-    from meshwright.present.plan_answers.summary import render_summary
-    from meshwright.search.choice_reasons import strongest_reasons
-
-    if why:
-        render_answer(data, written)
-    else:
-        render_summary(data, written, [reason.field for reason in strongest_reasons(reasons)])

@@ -1,0 +1,26 @@
+"""Print and write the answer of ``plan``: its whole answer or the summary, and the tables of clusters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meshwright.present.plan_answers.cluster_table import csv_table, markdown_table
+from meshwright.present.plan_answers.plan_answer import render_answer
+from meshwright.present.plan_answers.summary import render_summary
+from meshwright.search.choice_reasons import Reason, strongest_reasons
+
+
+def cluster_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path | None) -> dict[Path, str]:
+    """Return the texts of the files with a row for each cluster."""
+    written = ((csv, csv_table), (markdown, markdown_table))
+    return {path: table(rows) for path, table in written if path is not None}
+
+
+def render_plan_answer(
+    data: dict[str, Any], reasons: Sequence[Reason], written: Sequence[str], *, why: bool
+) -> None:
+    """Print the whole answer, or its summary with the strongest of the best plan's reasons."""
+    if why:
+        render_answer(data, written)
+    else:
+        render_summary(data, written, [reason.field for reason in strongest_reasons(reasons)])
