@@ -40,6 +40,7 @@ from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.rules.stack_limits.meshwright import LIMITS
 from meshwright.present.plan_answers.plan_output import render_plan_answer
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.search.choice_reasons import strongest_reasons
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.units import GIB, GIGA, TERA, format_count
 
@@ -163,7 +164,8 @@ def example_plan() -> str:
     answer = api.plan("llama-3.1-70b", on="h100-sxm-80gb x 64", seq_len=8192, global_batch=512)
     text = StringIO()
     with redirect_stdout(text):
-        render_plan_answer(answer.to_json(), answer.proposals[0].reasons, ["plan.yaml"], why=False)
+        strongest = [reason.field for reason in strongest_reasons(answer.proposals[0].reasons)]
+        render_plan_answer(answer.to_json(), strongest, ["plan.yaml"], why=False)
     return f"```text\n{text.getvalue().strip()}\n```\n"
 
 

@@ -39,6 +39,7 @@ from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
+from meshwright.search.choice_reasons import strongest_reasons
 
 PathLike = str | Path
 UNWRITTEN = "(not written)"
@@ -102,11 +103,10 @@ def plan(
     )
     files = found.proposals[0].files(file) if file else {}
     write_all(files | cluster_tables(found.table, _path(csv), _path(markdown)))
+    strongest = [reason.field for reason in strongest_reasons(found.proposals[0].reasons)]
     return Answer(
         found.to_json(),
-        lambda data: render_plan_answer(
-            data, found.proposals[0].reasons, [str(path) for path in files], why=why
-        ),
+        lambda data: render_plan_answer(data, strongest, [str(path) for path in files], why=why),
         remarks=found.proposals[0].report.remarks,
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 from meshwright.present.plan_answers.cluster_table import csv_table, markdown_table
 from meshwright.present.plan_answers.plan_answer import render_answer
 from meshwright.present.plan_answers.summary import render_summary
-from meshwright.search.choice_reasons import Reason, strongest_reasons
 
 
 def cluster_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path | None) -> dict[Path, str]:
@@ -17,10 +16,10 @@ def cluster_tables(rows: list[dict[str, Any]], csv: Path | None, markdown: Path 
 
 
 def render_plan_answer(
-    data: dict[str, Any], reasons: Sequence[Reason], written: Sequence[str], *, why: bool
+    data: dict[str, Any], strongest: Sequence[str], written: Sequence[str], *, why: bool
 ) -> None:
-    """Print the whole answer, or its summary with the strongest of the best plan's reasons."""
+    """Print the whole answer, or its summary; ``strongest`` has the fields of the best plan's strongest reasons."""
     if why:
         render_answer(data, written)
     else:
-        render_summary(data, written, [reason.field for reason in strongest_reasons(reasons)])
+        render_summary(data, written, strongest)
