@@ -82,7 +82,6 @@ def plan(
     output: PathLike | None = None,
     csv: PathLike | None = None,
     markdown: PathLike | None = None,
-    progress: Callable[[str, float], None] | None = None,
 ) -> Answer:
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
@@ -90,41 +89,36 @@ def plan(
     hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``:
     the answer prints every reason, plan and count, not the summary.
     """
-    given, search = dict(locals()), solving(solve, solve_steps, seed)
-    file = _path(output)
+    return planned(locals())
+
+
+def planned(given: Mapping[str, Any], progress: Callable[[str, float], None] | None = None) -> Answer:
+    """Answer ``plan`` with its arguments by name; ``progress`` is called with how far the search is."""
+    search = solving(given["solve"], given["solve_steps"], given["seed"])
+    file, csv, markdown = (_path(given[name]) for name in ("output", "csv", "markdown"))
     for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
         check_writable(path, "output")
     _check_all({"csv": csv, "markdown": markdown})
-    options: dict[str, Any] = {name: given[name] for name in AS_THEY_ARE}
+    options = {name: given[name] for name in AS_THEY_ARE}
+    options |= {ours: given[name] for name, ours in WITH_UNITS.items()}
     options |= {name: _several(given[name] or ()) for name in ("keep", "forbid", "allow", "assume")}
     options |= {name: read(given[name]) for name, read in READ_AS_TEXT.items()}
-    found = api.plan(
-        model, solving=search, budget_usd=budget, deadline_days=deadline, power_kw=power, **options
-    )
+    found = api.plan(**options, solving=search, progress=progress)
     files = found.proposals[0].files(file) if file else {}
-    write_all(files | cluster_tables(found.table, _path(csv), _path(markdown)))
+    write_all(files | cluster_tables(found.table, csv, markdown))
     strongest = [reason.field for reason in strongest_reasons(found.proposals[0].reasons)]
     return Answer(
         found.to_json(),
-        lambda data: render_plan_answer(data, strongest, [str(path) for path in files], why=why),
+        lambda data: render_plan_answer(data, strongest, [str(path) for path in files], why=given["why"]),
         remarks=found.proposals[0].report.remarks,
     )
 
 
+WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "power_kw"}
+"""Options of ``plan`` whose names in ``api`` say their unit."""
 AS_THEY_ARE = (
-    *(
-        "on",
-        "seq_len",
-        "global_batch",
-        "stack",
-        "precision",
-        "fp8_recipe",
-        "task",
-        "top",
-        "stages",
-        "schedule",
-    ),
-    *("recommend", "objective", "tokens", "sure", "price", "progress"),
+    *("model", "on", "seq_len", "global_batch", "stack", "precision", "fp8_recipe", "task", "top", "stages"),
+    *("schedule", "recommend", "objective", "tokens", "sure", "price"),
 )
 """Options of ``plan`` that need no reading."""
 READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {

@@ -70,6 +70,4 @@ def plan(
     with errors_as_messages(as_json, debug, why=why):
         from meshwright import python_api
 
-        options = {name: value for name, value in given.items() if name not in ("model", "as_json", "debug")}
-        answer = python_api.plan(model, **options, progress=ProgressLine())
-        print_answer(answer, as_json)
+        print_answer(python_api.planned(given, ProgressLine()), as_json)

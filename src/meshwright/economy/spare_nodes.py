@@ -16,17 +16,23 @@ from collections.abc import Iterator
 from itertools import count, pairwise
 from math import inf
 from operator import itemgetter
+from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+Number = TypeVar("Number", float, NDArray[np.float64])
 WORTH_A_NODE = 0.001
 """Without a price, one more spare node must save at least this share of the time."""
 MOST = 10**5
 """Spare nodes at most."""
 
 
-def stopped_share(mtbf_s: float, repair_s: float, spare_nodes: int) -> float:
-    """B(S + 1, D/M), by its recursion over servers. 0 where nothing fails (M infinite)."""
-    load, blocked = repair_s / mtbf_s, 1.0
-    for servers in range(1, spare_nodes + 2):
+def stopped_share(mtbf_s: Number, repair_s: float, spare_nodes: int) -> Number:
+    """B(S + 1, D/M), by its recursion over servers, of a number or an array. 0 where nothing fails (M infinite)."""
+    load = repair_s / mtbf_s
+    blocked = load / (1 + load)
+    for servers in range(2, spare_nodes + 2):
         blocked = load * blocked / (servers + load * blocked)
     return blocked
 

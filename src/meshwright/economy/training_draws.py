@@ -167,9 +167,7 @@ def _seconds(course: TrainingCost, step_s: Floats, family: str) -> Floats:
             for work, mtbf in zip(interval_s.tolist(), mtbf_s.tolist(), strict=True)
         ]
     )
-    running = 1 - np.array(
-        [stopped_share(mtbf, found.repair_s, found.spare_nodes) for mtbf in mtbf_s.tolist()]
-    )
+    running = 1 - stopped_share(mtbf_s, found.repair_s, found.spare_nodes)
     ends = running * useful > NOTHING
     expected_s = np.where(ends, work_s / np.where(ends, running * useful, 1.0), np.inf)
     without_s = work_s * (1 + found.write_s / interval_s)

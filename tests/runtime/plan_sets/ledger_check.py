@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from statistics import mean
 
 import torch
-from meshwright.runtime.state.offloaded_unit import OffloadedUnit
 
 from meshwright.program.model_states.state_elements import bytes_per_element
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.state.frozen_unit import FrozenUnit
+from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit
 from meshwright.runtime.verify.run_case import gathered
 from meshwright.runtime.verify.verify_case import micro_batches
 

@@ -7,14 +7,17 @@ import pytest
 from cluster_questions import MODEL
 from planning_questions import header
 
+from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import offers
+from meshwright.economy.cluster_row import cluster_row
 from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.search.space.legal_plans import DEGREES, factorisations, raw_plans
 from meshwright.verbs.plan.best_plan import best_plan
 from meshwright.verbs.plan.cluster_bounds import bound_clusters
-from meshwright.verbs.plan.plan_on_cluster import setting_of
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, setting_of
+from meshwright.verbs.plan.proposal_cost import PricedAnswer
 from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
 from meshwright.verbs.plan.search_space import search_scope, searched_schedules
 
@@ -50,7 +53,10 @@ def contenders(model, stack, on, keep, schedules, batch=24):
         setting = replace(first, cluster=terms.assumed.on(offer.cluster))
         scope = search_scope(keep, schedules, 1, setting)
         asked = header(model, offer.on, batch=batch, stack=stack)
-        found.append(OfferedCluster(offer, asked, TrainingCost.of(setting, terms), scope))
+        question = PlanRequest(
+            asked, tuple(f"{key}={value}" for key, value in keep.items()), 1, schedules=schedules
+        )
+        found.append(OfferedCluster(offer, question, TrainingCost.of(setting, terms), scope))
     return found
 
 
@@ -100,15 +106,26 @@ def test_few_plans_are_remembered_and_the_best_is_found_anyhow(every):
             )
 
 
+def fresh(every):
+    """The clusters without answers of earlier rankings."""
+    return [replace(one, found=[]) for one in every]
+
+
+def rows(ranking):
+    """What the answer says of each cluster."""
+    standings = (one.standing if isinstance(one, PricedAnswer) else one for one in ranking)
+    return [cluster_row(standing, Limits()) for standing in standings]
+
+
 def test_standings_are_those_of_clusters_that_are_bounded_one_by_one(every, monkeypatch):
-    together = rank_clusters(every, AIM)
+    together = rows(rank_clusters(fresh(every), AIM, Limits()))
 
     def one_by_one(questions, done=None):
         return [bound_clusters([question])[0] for question in questions]
 
     monkeypatch.setattr("meshwright.verbs.plan.rank_clusters.bound_clusters", one_by_one)
-    alone = rank_clusters(every, AIM)
-    assert [standing.to_json() for standing in together] == [standing.to_json() for standing in alone]
+    alone = rows(rank_clusters(fresh(every), AIM, Limits()))
+    assert together == alone
 
 
 def test_progress_goes_up_to_the_end(every):

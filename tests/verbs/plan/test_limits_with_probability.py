@@ -23,6 +23,7 @@ def value_of(cluster, name="days"):
     return next(getattr(one.costs, name) for one in one_by_one(MIXED) if one.offer.on == cluster)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sure", [0.2, 0.9])
 def test_the_best_that_holds_with_a_probability_is_that_of_all(sure):
     days, usd = value_of("a100-sxm-80gb x 8"), value_of("a100-sxm-80gb x 8", "usd")
@@ -34,6 +35,7 @@ def test_the_best_that_holds_with_a_probability_is_that_of_all(sure):
     assert first.sure(limits) >= sure
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sure", [None, 0.9])
 def test_each_family_has_its_best_or_its_nearest(sure):
     days = value_of("h100-sxm-80gb x 24")
@@ -69,6 +71,7 @@ def test_power_is_a_limit_of_the_site():
     assert chosen("mi300x x 8", power=100.0, assume=("mi300x:power_kw_per_node=10",)).proposals
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("sure", [None, 0.9])
 def test_the_most_tokens_are_a_step_away_from_too_many(sure):
     found = chosen(*MIXED, tokens="max", deadline=2.0, budget=2000.0, sure=sure)
@@ -99,6 +102,7 @@ def test_questions_that_make_no_sense():
         assert [problem.field for problem in caught.value.problems] == [field]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("limits", [{"deadline": 0.1}, {"budget": 100.0, "deadline": 0.1}])
 def test_what_is_suggested_would_do(limits):
     with pytest.raises(InfeasibleError, match="with a probability of 90%") as caught:
