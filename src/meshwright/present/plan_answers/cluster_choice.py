@@ -57,13 +57,16 @@ def print_families(out: Console, data: dict[str, Any]) -> None:
         "\n[bold]Device families[/bold], each with its best cluster"
         + ("; the nearest where none keeps the limits." if limited else ".")
     )
-    table = plain_table("cluster", "days (80 %)", "USD (80 %)", "kW", "spares", "sure", "limits")
+    own_tokens = len({row["tokens"] for row in data["families"]}) > 1
+    tokens = ("tokens",) if own_tokens else ()
+    table = plain_table("cluster", *tokens, "days (80 %)", "USD (80 %)", "kW", "spares", "sure", "limits")
     for column in table.columns:
         column.no_wrap = True
     table.columns[0].max_width = WIDEST_FAMILY
     for row in data["families"]:
         table.add_row(
             escape(row["cluster"]),
+            *([format_count(row["tokens"])] if own_tokens else []),
             _with_ends(row, "days"),
             _with_ends(row, "usd"),
             _amount(row["power_kw"]),
