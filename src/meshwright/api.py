@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from meshwright.verbs.import_ import Imported, ImportRequest
     from meshwright.verbs.ingest import Ingested
     from meshwright.verbs.measure import Measured, Progress
-    from meshwright.verbs.plan.choose_cluster import Choice
-    from meshwright.verbs.plan.choose_model import ModelChoice
+    from meshwright.verbs.plan.clusters.choose_cluster import Choice
+    from meshwright.verbs.plan.clusters.choose_model import ModelChoice
     from meshwright.verbs.plan.recommendation import Recommend
     from meshwright.verbs.plan.solver_schedules import SolverOptions
     from meshwright.verbs.probe.probe_jobs import Probes
@@ -104,9 +104,9 @@ def plan(
     """
     given = dict(locals())
     from meshwright.economy.budget_and_deadline import Limits
-    from meshwright.verbs.plan.choose_cluster import choose
-    from meshwright.verbs.plan.choose_model import choose_model
-    from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
+    from meshwright.verbs.plan.clusters.choose_cluster import choose
+    from meshwright.verbs.plan.clusters.choose_model import choose_model
+    from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
     from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
     named = (on,) if isinstance(on, str) else tuple(on)

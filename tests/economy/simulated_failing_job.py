@@ -1,6 +1,7 @@
 """A job on nodes that fail, played failure by failure: what formulas of goodput are held against."""
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -17,28 +18,41 @@ class Job:
     spare_nodes: int
 
 
-def played(job: Job, failures: int, draw: Random, repair) -> tuple[float, float]:
-    """(share of the time that became kept work, share in which too few nodes were left), over so many failures.
+@dataclass
+class Played:
+    """Seconds of a job so far, of its kept work, and in which too few nodes were left; and its failures."""
 
-    ``repair`` draws how long one takes.
-    """
-    clock = kept = stopped = 0.0
-    away: list[float] = []
+    clock: float = 0.0
+    kept: float = 0.0
+    stopped: float = 0.0
+    failures: int = 0
+
+
+def played_until(
+    ended: Callable[[Played], bool], job: Job, draw: Random, repair=lambda repair_s: repair_s
+) -> Played:
+    """The job when it has ended. ``repair`` draws how long one takes."""
+    so_far, away, starting = Played(), [], False
     until_failure = draw.expovariate(1 / job.mtbf_s)
-    starting = False
-    while failures:
+    while not ended(so_far):
         phase_s = job.restart_s if starting else job.work_s + job.write_s
         if until_failure > phase_s:
-            clock, until_failure = clock + phase_s, until_failure - phase_s
-            kept += 0.0 if starting else job.work_s
+            so_far.clock, until_failure = so_far.clock + phase_s, until_failure - phase_s
+            so_far.kept += 0.0 if starting else job.work_s
             starting = False
             continue
-        clock, failures, starting = clock + until_failure, failures - 1, True
+        so_far.clock, so_far.failures, starting = so_far.clock + until_failure, so_far.failures + 1, True
         until_failure = draw.expovariate(1 / job.mtbf_s)
-        heapq.heappush(away, clock + repair(job.repair_s))
-        while away and away[0] <= clock:
+        heapq.heappush(away, so_far.clock + repair(job.repair_s))
+        while away and away[0] <= so_far.clock:
             heapq.heappop(away)
         if len(away) > job.spare_nodes:
             back = heapq.heappop(away)
-            stopped, clock = stopped + back - clock, back
-    return kept / clock, stopped / clock
+            so_far.stopped, so_far.clock = so_far.stopped + back - so_far.clock, back
+    return so_far
+
+
+def played(job: Job, failures: int, draw: Random, repair) -> tuple[float, float]:
+    """(share of the time that became kept work, share in which too few nodes were left), over so many failures."""
+    end = played_until(lambda so_far: so_far.failures == failures, job, draw, repair)
+    return end.kept / end.clock, end.stopped / end.clock

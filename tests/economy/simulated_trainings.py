@@ -1,9 +1,9 @@
 """Whole trainings that are played failure by failure: what draws of a training are held against."""
 
-import heapq
 from random import Random
 
 import numpy as np
+from simulated_failing_job import Job, played_until
 
 
 def played_trainings(course, step_s, count, seed, spread=0.1):
@@ -13,28 +13,11 @@ def played_trainings(course, step_s, count, seed, spread=0.1):
     for _ in range(count):
         step = step_s * np.exp(draw.gauss(0, spread))
         rate = draw.gammavariate(model.events + 0.5, 1 / model.events) if model.events else 1.0
-        days.append(_played(course, step, model.mtbf_s / rate, draw) / 86400)
+        work_s = model.work_s(step)
+        job = Job(
+            work_s, model.write_s, model.restart_s, model.mtbf_s / rate, model.repair_s, model.spare_nodes
+        )
+        needed_s = course.steps * step
+        end = played_until(lambda so_far, needed_s=needed_s: so_far.kept >= needed_s, job, draw)
+        days.append((end.clock - (end.kept - needed_s)) / 86400)
     return np.array(days)
-
-
-def _played(course, step_s, mtbf_s, draw):
-    """Seconds until all steps are kept: a failure loses what was not written, and waits where no spare node is left."""
-    model, left_s = course.outages, course.steps * step_s
-    clock, away, starting = 0.0, [], False
-    until_failure = draw.expovariate(1 / mtbf_s)
-    while left_s > 0:
-        work_s = min(model.work_s(step_s), left_s)
-        phase_s = model.restart_s if starting else work_s + model.write_s
-        if until_failure > phase_s:
-            clock, until_failure = clock + phase_s, until_failure - phase_s
-            left_s -= 0.0 if starting else work_s
-            starting = False
-            continue
-        clock, starting = clock + until_failure, True
-        until_failure = draw.expovariate(1 / mtbf_s)
-        heapq.heappush(away, clock + model.repair_s)
-        while away and away[0] <= clock:
-            heapq.heappop(away)
-        if len(away) > model.spare_nodes:
-            clock = heapq.heappop(away)
-    return clock

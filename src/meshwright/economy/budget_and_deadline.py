@@ -21,11 +21,6 @@ class Limits:
     power_kw: float | None = None
     sure: float | None = None
 
-    @property
-    def any(self) -> bool:
-        """Return true if there is a limit."""
-        return any(limit is not None for limit in (self.budget_usd, self.deadline_days, self.power_kw))
-
     def problems(self, terms: TrainingTerms | None) -> Iterator[Problem]:
         """Yield the problems of the limits; ``terms`` is None where these are wrong themselves."""
         for name, limit, example in (

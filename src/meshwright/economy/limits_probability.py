@@ -1,4 +1,4 @@
-"""A sentence on limits that hold by the predicted values and are missed in some of the cases."""
+"""Say how often the chosen cluster misses limits that its predicted values keep."""
 
 from collections.abc import Sequence
 

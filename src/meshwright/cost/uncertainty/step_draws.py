@@ -1,4 +1,4 @@
-"""Draws of the whole error of predicted step times: of the constants, and of what runs had beyond it."""
+"""Draws of the error of predicted step times: from the constants, and from the residual error of left-out runs."""
 
 import numpy as np
 

@@ -11,7 +11,7 @@ from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
-from meshwright.verbs.plan.proposal_cost import draws_of_plan
+from meshwright.verbs.plan.clusters.proposal_cost import draws_of_plan
 from meshwright.verbs.predict.predict_plan import predicted
 
 

@@ -1,4 +1,4 @@
-"""Step parts of a range of states with the bits of a step on the whole range.
+"""Update parts of a range of states with the same bits as an update of the whole range.
 
 PyTorch's fused optimizers process a range in vectors, and its last elements, fewer than a vector, one by one. The two
 round differently. So where a range is divided between device and host, each part is stepped as the whole would be: what

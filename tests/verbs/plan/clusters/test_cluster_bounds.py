@@ -14,11 +14,11 @@ from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.search.space.legal_plans import DEGREES, factorisations, raw_plans
-from meshwright.verbs.plan.best_plan import best_plan
-from meshwright.verbs.plan.cluster_bounds import bound_clusters
+from meshwright.verbs.plan.clusters.best_plan import best_plan
+from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
+from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer
+from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster, rank_clusters
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, setting_of
-from meshwright.verbs.plan.proposal_cost import PricedAnswer
-from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters
 from meshwright.verbs.plan.search_space import search_scope, searched_schedules
 
 FEW = {"cp": 1, "recompute": "none", "micro_batch": 1}
@@ -123,7 +123,7 @@ def test_standings_are_those_of_clusters_that_are_bounded_one_by_one(every, monk
     def one_by_one(questions, done=None):
         return [bound_clusters([question])[0] for question in questions]
 
-    monkeypatch.setattr("meshwright.verbs.plan.rank_clusters.bound_clusters", one_by_one)
+    monkeypatch.setattr("meshwright.verbs.plan.clusters.rank_clusters.bound_clusters", one_by_one)
     alone = rows(rank_clusters(fresh(every), AIM, Limits()))
     assert together == alone
 

@@ -11,18 +11,18 @@ from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.economy.limits_probability import doubt
 from meshwright.economy.objectives import MOST_TOKENS, Objective
 from meshwright.economy.training_cost import TrainingCost
-from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest, check_request, question_on
-from meshwright.verbs.plan.infeasible import NoClusterError, infeasible_error
-from meshwright.verbs.plan.mfu_assumptions import at_assumed_mfu
-from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
-from meshwright.verbs.plan.proposal_cost import (
+from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest, check_request, question_on
+from meshwright.verbs.plan.clusters.infeasible import NoClusterError, infeasible_error
+from meshwright.verbs.plan.clusters.mfu_assumptions import at_assumed_mfu
+from meshwright.verbs.plan.clusters.proposal_cost import (
     PricedAnswer,
     priced_answer,
     with_most_tokens,
     with_tokens_at_most,
     within_limits,
 )
-from meshwright.verbs.plan.rank_clusters import OfferedCluster, rank_clusters, with_bounds
+from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster, rank_clusters, with_bounds
+from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
 

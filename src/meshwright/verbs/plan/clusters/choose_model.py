@@ -1,4 +1,4 @@
-"""Ask one planning question of several models, and name the largest that keeps the limits."""
+"""Answer one planning question for several models, and name the largest that keeps the limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.errors import InfeasibleError, InputError, Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.verbs.plan.choose_cluster import Choice, choose
-from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest, check_request
-from meshwright.verbs.plan.infeasible import NoClusterError
+from meshwright.verbs.plan.clusters.choose_cluster import Choice, choose
+from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest, check_request
+from meshwright.verbs.plan.clusters.infeasible import NoClusterError
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.plan.search_space import Progress

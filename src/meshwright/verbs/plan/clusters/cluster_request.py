@@ -1,4 +1,4 @@
-"""The request of a cluster choice, and everything that can be wrong with it."""
+"""The request of a cluster choice, and its checks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Weigh a proposed plan by what its training costs: with draws, and with the cost in its report."""
+"""The training cost of a proposed plan, in its report and as draws."""
 
 from dataclasses import dataclass, replace
 

@@ -25,11 +25,11 @@ from meshwright.economy.cluster_ranking import (
 from meshwright.economy.objectives import Objective
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.verbs.plan.best_plan import best_plan
-from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
+from meshwright.verbs.plan.clusters.best_plan import best_plan
+from meshwright.verbs.plan.clusters.cluster_bounds import ClusterBounds, bound_clusters
+from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer, priced_answer
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.progress_time import with_remaining_time
-from meshwright.verbs.plan.proposal_cost import PricedAnswer, priced_answer
 from meshwright.verbs.plan.search_space import Progress, Scope
 
 T = TypeVar("T")

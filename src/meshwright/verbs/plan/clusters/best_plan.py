@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.single_best import ROOM, Best, best_below
-from meshwright.verbs.plan.cluster_bounds import ClusterBounds, bound_clusters
+from meshwright.verbs.plan.clusters.cluster_bounds import ClusterBounds, bound_clusters
 from meshwright.verbs.plan.search_space import Scope, scoring, search
 
 

@@ -1,4 +1,4 @@
-"""Bound the plans of many clusters at once: those of clusters that differ in nothing but their size are one space.
+"""Lower bounds of the plans of many clusters, computed at once for clusters that differ only in size.
 
 Devices of a size price a plan alike, except that a step waits for the slowest one, of which more devices have a slower
 one (``setting_hardware_times``). So plans of all sizes are enumerated and bounded together, in arrays of millions

@@ -11,10 +11,10 @@ from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.errors import InfeasibleError
-from meshwright.verbs.plan.choose_cluster import choose
-from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
+from meshwright.verbs.plan.clusters.choose_cluster import choose
+from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
+from meshwright.verbs.plan.clusters.proposal_cost import priced_answer
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer, setting_of
-from meshwright.verbs.plan.proposal_cost import priced_answer
 
 MODEL = "llama-3.2-1b"
 BATCH = 24

@@ -1,11 +1,11 @@
-"""Bring device families to the MFU that is assumed of their recommended plans (``--assume mfu=0.38``)."""
+"""Scale the steps of a device family so that its recommended plan has the assumed MFU (``--assume mfu=0.38``)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.report_with_assumptions import slowdown_to
-from meshwright.verbs.plan.rank_clusters import OfferedCluster
+from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster
 
 
 def at_assumed_mfu(

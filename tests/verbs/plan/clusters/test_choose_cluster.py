@@ -12,9 +12,9 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import pareto_front, ranked
 from meshwright.economy.objectives import OBJECTIVES
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.verbs.plan import rank_clusters
-from meshwright.verbs.plan.choose_cluster import choose
-from meshwright.verbs.plan.cluster_request import ClusterChoiceRequest
+from meshwright.verbs.plan.clusters import rank_clusters
+from meshwright.verbs.plan.clusters.choose_cluster import choose
+from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 from meshwright.verbs.plan.solver_schedules import SolverOptions
 
