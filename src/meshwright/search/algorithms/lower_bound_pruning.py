@@ -28,13 +28,13 @@ from meshwright.search.algorithms.candidates import Chosen, OpenCandidates, Spac
 from meshwright.search.algorithms.exhaustive import (
     MATTERS,
     TIE,
-    Evaluate,
     Floats,
     RankedPlans,
     Scores,
     least_of_schedules,
     ranked,
 )
+from meshwright.search.algorithms.search_steps import Steps
 from meshwright.search.choice_reasons import FIELDS
 from meshwright.search.space.plan_space import ExpandedPlans, Space
 
@@ -60,23 +60,22 @@ class SearchRequest:
 def search_bounded(
     space: Space,
     bounds: SpaceBounds,
-    evaluate: Evaluate,
     usable_bytes: float,
     request: SearchRequest,
     heard: Heard = lambda best_s, left: None,
-) -> RankedPlans:
-    """Score the plans of a space that matter. Empty spaces give empty results.
+) -> Steps[RankedPlans]:
+    """Score the plans of a space that matter: yield them, to be sent their scores. Empty spaces give empty results.
 
     ``bounds`` hold whatever is chosen later.
     ``heard`` is told the best time so far and how many plans are open. An interrupt leaves what was found till then.
     """
     openings = OpenCandidates(space, bounds, usable_bytes)
-    state = _open_plans(openings, evaluate, request)
+    state = yield from _open_plans(openings, request)
     interrupted = False
     while not interrupted and len(rows := state.next_rows()):
         heard(state.best_s, len(rows) + len(state.left))
         try:
-            state.answer(rows, evaluate(state.plans.take(rows)))
+            state.answer(rows, (yield state.plans.take(rows)))
         except KeyboardInterrupt:
             interrupted = True
             state.left = np.concatenate([rows, state.left])
@@ -99,7 +98,7 @@ def search_bounded(
     )
 
 
-def _open_plans(openings: OpenCandidates, evaluate: Evaluate, request: SearchRequest) -> "_SearchState":
+def _open_plans(openings: OpenCandidates, request: SearchRequest) -> Steps["_SearchState"]:
     """Evaluate the likely best plans of each value, then return the questions to the plans still open."""
     space, seen = openings.space, np.zeros(openings.floors.shape, dtype=np.bool_)
     parts: list[tuple[Chosen, Rows, Scores]] = []
@@ -109,7 +108,7 @@ def _open_plans(openings: OpenCandidates, evaluate: Evaluate, request: SearchReq
         every = space.every(likely.variants, likely.rows)
         quick = np.flatnonzero(~every.slower)
         plans, of = every.plans.take(quick), every.of[quick]
-        scores = evaluate(plans)
+        scores = yield plans
         good = np.flatnonzero(scores.fits)
         openings.answer(likely.rows[of[good]], plans.take(good), scores.step_s[good])
         worth.answer(plans.take(good), scores.step_s[good])

@@ -76,6 +76,11 @@ class Space:
             self, base=self.base.take(chosen), legal=self.legal[:, chosen], later=self.later.take(chosen)
         )
 
+    def of_size(self, devices: int) -> "Space":
+        """Return the plans of one of several sizes of cluster, with the counts of all sizes."""
+        own = self.where(self.base.devices == devices)
+        return replace(own, base=replace(own.base, several_sizes=False))
+
     def only(self, chosen: NDArray[np.bool_]) -> "Space":
         """Return the space with the plans of a mask only: (variants, n)."""
         legal = self.legal & chosen

@@ -33,11 +33,17 @@ FIELD = "expert_order"
 
 def with_expert_orders(proposals: Sequence[Proposal], setting: Setting) -> tuple[Proposal, ...]:
     """Return the proposals with orders of experts where these make a step shorter."""
-    routing, moe = setting.workload.routing, setting.model.architecture.moe
-    if routing is None or routing.counts is None or moe is None or not setting.stack.orders_experts:
+    if not orders_experts(setting):
         return tuple(proposals)
     known: dict[tuple[int, int], ExpertPlacement] = {}
     return tuple(_with_order(one, setting, known) for one in proposals)
+
+
+def orders_experts(setting: Setting) -> bool:
+    """Return true if experts of proposed plans are placed: routers' choices were counted, and the stack orders them."""
+    routing, moe = setting.workload.routing, setting.model.architecture.moe
+    counted = routing is not None and routing.counts is not None
+    return counted and moe is not None and setting.stack.orders_experts
 
 
 def expert_task(short: ShortPlan, long: LongPlan, setting: Setting) -> Task | None:

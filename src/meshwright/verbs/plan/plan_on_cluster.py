@@ -34,8 +34,14 @@ from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
-from meshwright.verbs.plan.recommendation import RECOMMENDS, Recommend, in_new_order, with_regrets
-from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope
+from meshwright.verbs.plan.recommendation import (
+    RECOMMENDS,
+    Recommend,
+    Recommended,
+    in_new_order,
+    recommended,
+)
+from meshwright.verbs.plan.search_space import Progress, Scope, search, search_scope, searched_space
 from meshwright.verbs.plan.searched_values import SpaceValues, space_values
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
@@ -135,32 +141,28 @@ class PlanAnswer:
 
 
 def answer(
-    question: PlanRequest, setting: Setting | None = None, progress: Progress | None = None
+    question: PlanRequest,
+    setting: Setting | None = None,
+    progress: Progress | None = None,
+    known: Recommended | None = None,
 ) -> PlanAnswer:
     """Search. Raises InputError for a wrong question and InfeasibleError when nothing fits.
 
     ``setting`` stands for what the header names, where it is at hand; ``progress`` hears how far the search is.
+    ``known``: what was found and recommended already.
     """
     setting, scope = checked(question, setting)
     began = time.perf_counter()
-    space, found = search(scope, setting, progress)
-    staged = _staged(found, question, setting)
-    if not len(staged.found.ranking):
-        space, found = search_with_states_on_hosts(scope, setting, progress) or (space, found)
-        staged = _staged(found, question, setting)
-    found = staged.found
-    seconds = time.perf_counter() - began
-    if not len(found.ranking):
-        raise infeasible(space, found, setting, scope, question.header)
-    ratio, fastest = pair_interval(setting).high, int(found.ranking[0])
-    shown = question.top + spare_plans(setting)
-    recommend: Recommend = "fastest" if question.stages == LEAN else question.recommend
-    found, regret = with_regrets(found, setting, recommend, shown)
-    staged = replace(staged, found=found)
-    rows = found.top(shown)
-    with_fastest = rows if fastest in rows else [*rows, fastest]
-    every = proposed(staged, with_fastest, question.header, setting, regret)
-    proposals, quickest = tuple(every[: len(rows)]), every[with_fastest.index(fastest)]
+    if known is None:
+        space, staged = _searched(question, setting, scope, progress)
+        seconds = time.perf_counter() - began
+        known = recommended(staged, setting, recommendation(question), plans_to_show(question, setting))
+    else:
+        space, seconds = searched_space(scope, setting), time.perf_counter() - began
+    staged, found, rows = known.staged, known.staged.found, known.rows
+    with_fastest = rows if known.fastest in rows else (*rows, known.fastest)
+    every = proposed(staged, with_fastest, question.header, setting, known.regret)
+    proposals, quickest = tuple(every[: len(rows)]), every[with_fastest.index(known.fastest)]
     before = proposals
     better = None
     if question.solving is not None and not found.interrupted:
@@ -171,10 +173,11 @@ def answer(
         proposals = ranked([*own, *better.proposals.values()], len(rows))
         before = proposals
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
-    proposals = in_new_order(before, proposals, recommend)[: question.top]
+    proposals = in_new_order(before, proposals, recommendation(question))[: question.top]
     quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
-    first, *others = (with_node_remark(one, setting.cluster.pool) for one in proposals)
-    proposals = (with_export_remark(network_advised(first, setting), setting), *others)
+    first, *others = proposals
+    others = [with_node_remark(one, setting.cluster.pool) for one in others]
+    ratio = pair_interval(setting).high
     return PlanAnswer(
         considered=space.considered,
         legal=len(space),
@@ -187,12 +190,42 @@ def answer(
         interrupted=found.interrupted or (better is not None and better.interrupted),
         search_time_s=seconds,
         rejected=_rejected(space, found),
-        proposals=proposals,
+        proposals=(finished(first, setting), *others),
         fastest=quickest,
         space=space_values(space, setting),
         solved=better,
-        recommend=recommend,
+        recommend=recommendation(question),
     )
+
+
+def finished(one: Proposal, setting: Setting) -> Proposal:
+    """Return the first proposal with all remarks and advice."""
+    noted = with_node_remark(one, setting.cluster.pool)
+    return with_export_remark(network_advised(noted, setting), setting)
+
+
+def recommendation(question: PlanRequest) -> Recommend:
+    """Return how the plans of a question are recommended; the leanest stages come in their own order."""
+    return "fastest" if question.stages == LEAN else question.recommend
+
+
+def plans_to_show(question: PlanRequest, setting: Setting) -> int:
+    """Return the number of plans to predict in full, those included that an order of nodes may bring forward."""
+    return question.top + spare_plans(setting)
+
+
+def _searched(
+    question: PlanRequest, setting: Setting, scope: Scope, progress: Progress | None
+) -> tuple[Space, RebalancedPlan]:
+    """Search, at last with states on the hosts. Raise InfeasibleError where nothing fits."""
+    space, found = search(scope, setting, progress)
+    staged = _staged(found, question, setting)
+    if not len(staged.found.ranking):
+        space, found = search_with_states_on_hosts(scope, setting, progress) or (space, found)
+        staged = _staged(found, question, setting)
+    if not len(staged.found.ranking):
+        raise infeasible(space, staged.found, setting, scope, question.header)
+    return space, staged
 
 
 def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Scope]:

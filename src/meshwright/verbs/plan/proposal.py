@@ -110,26 +110,28 @@ def proposed(
     header: ShortPlan,
     setting: Setting,
     regret: Mapping[int, Regret] = MappingProxyType({}),
+    *,
+    explained: bool = True,
 ) -> list[Proposal]:
     """Return the plans at rows of the search result, predicted. The errors of their times are computed at once.
 
-    ``regret``: that of the plans at some rows.
+    ``regret``: that of the plans at some rows. ``explained``: with the reasons for their choices.
     """
     if not rows:
         return []
     errors = plan_errors(staged.found.plans.take(np.array(rows, dtype=np.int64)), setting)
     return [
-        replace(_proposal(staged, row, header, setting, error), regret=regret.get(row))
+        replace(_proposal(staged, row, header, setting, error, explained), regret=regret.get(row))
         for row, error in zip(rows, errors, strict=True)
     ]
 
 
 def _proposal(
-    staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting, error: StepError
+    staged: RebalancedPlan, row: int, header: ShortPlan, setting: Setting, error: StepError, explained: bool
 ) -> Proposal:
     short, cut = short_plan(staged.found.plans, row, header), staged.cuts.get(row)
     long = expand(short, setting.model.architecture)
-    reasons = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
+    reasons = _explained(staged, row, setting) if explained else ()
     if cut is None:
         prediction = _remarked(
             short, long, setting, report(long, closed_form(short, setting), setting, error)
@@ -141,7 +143,12 @@ def _proposal(
     long = long.model_copy(update={"pipeline": long.pipeline.model_copy(update={"stages": stages})})
     prediction = report(long, closed_form(short, setting, stages, of_layers), setting, error)
     prediction = _remarked(short, long, setting, prediction)
-    return Proposal(short, prediction, (*reasons, *explain_stages(staged, row)), long)
+    return Proposal(short, prediction, reasons, long)
+
+
+def _explained(staged: RebalancedPlan, row: int, setting: Setting) -> tuple[Reason, ...]:
+    of_choices = (*explain_choices(staged.found, row), *_explain_later(staged.found, row, setting))
+    return (*of_choices, *explain_stages(staged, row)) if row in staged.cuts else of_choices
 
 
 def _explain_later(found: RankedPlans, row: int, setting: Setting) -> list[Reason]:

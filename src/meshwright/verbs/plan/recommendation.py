@@ -1,7 +1,7 @@
 """Order the plans of a search by recommendation, with the regret of each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from meshwright.cost.uncertainty.memory_error import fits_in_draws
 from meshwright.cost.uncertainty.plan_features import plan_features
 from meshwright.cost.uncertainty.regret import (
     MOST_COMPARED,
+    Floats,
     Ints,
     Regret,
     axes_above_one,
@@ -22,6 +23,7 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.defaults import departures
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.verbs.plan.proposal import Proposal
 
 Recommend = Literal["robust", "fastest"]
@@ -32,18 +34,41 @@ OF_EACH = 4
 """Plans with the same features that are compared, the fastest ones."""
 
 
-def with_regrets(
-    found: RankedPlans, setting: Setting, recommend: Recommend, shown: int
-) -> tuple[RankedPlans, Mapping[int, Regret]]:
-    """Return the plans in the order of the recommendation, and the regret by row.
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """Rows of the plans to show, the recommended one first, and of the ``fastest``; the regret by row."""
 
-    Compared are the fastest plans of each set of features, and the ``shown`` best that differ in what matters.
+    staged: RebalancedPlan
+    rows: tuple[int, ...]
+    fastest: int
+    regret: Mapping[int, Regret]
+
+
+def recommended(
+    staged: RebalancedPlan,
+    setting: Setting,
+    recommend: Recommend,
+    shown: int,
+    responses: Floats | None = None,
+) -> Recommended:
+    """Return the plans to show of those that were found, of which some fit.
+
+    ``responses``: draws of errors that come from constants, of the ``compared_rows``; None: they are drawn here.
     """
-    rows = _compared(found, setting, shown)
+    fastest = int(staged.found.ranking[0])
+    found, regret = _with_regrets(staged.found, setting, recommend, shown, responses)
+    return Recommended(replace(staged, found=found), tuple(found.top(shown)), fastest, regret)
+
+
+def _with_regrets(
+    found: RankedPlans, setting: Setting, recommend: Recommend, shown: int, responses: Floats | None
+) -> tuple[RankedPlans, Mapping[int, Regret]]:
+    """Return the plans in the order of the recommendation, and the regret by row."""
+    rows = compared_rows(found, setting, shown)
     if not len(rows):
         return found, {}
     plans, step_s = found.plans.take(rows), found.step_s[rows]
-    errors, total_bytes = log_errors(plans, setting), found.total_bytes[rows]
+    errors, total_bytes = log_errors(plans, setting, responses), found.total_bytes[rows]
     regret = regrets(step_s, errors, fits_in_draws(total_bytes, setting, len(errors)))
     by_row = dict(zip(rows.tolist(), regret, strict=True))
     if recommend == "fastest":
@@ -53,8 +78,11 @@ def with_regrets(
     return replace(found, ranking=np.concatenate([rows[order], others])), by_row
 
 
-def _compared(found: RankedPlans, setting: Setting, shown: int) -> Ints:
-    """Rows of the plans to compare, the fastest first."""
+def compared_rows(found: RankedPlans, setting: Setting, shown: int) -> Ints:
+    """Return the rows of the plans to compare, the fastest first.
+
+    These are the fastest plans of each set of features, and the ``shown`` best that differ in what matters.
+    """
     times = found.step_s[found.ranking]
     near = found.ranking[times <= REACH * times.min(initial=np.inf)]
     near = near[np.argsort(found.step_s[near], kind="stable")]

@@ -23,9 +23,11 @@ from meshwright.plans.choices.plan_choice import Bools
 from meshwright.plans.forms.short import NodeOrder
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
+from meshwright.search.algorithms.candidates import SpaceBounds
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
 from meshwright.search.algorithms.lower_bound_pruning import Heard, SearchRequest, search_bounded
+from meshwright.search.algorithms.search_steps import Steps, run_search
 from meshwright.search.space.constraints import Forbidden, Keep
 from meshwright.search.space.legal_plans import divisors, enumerate_space
 from meshwright.search.space.plan_space import Space
@@ -175,27 +177,47 @@ def has_closed_form(space: Space) -> Bools:
     return np.array(on_devices, dtype=np.bool_)[:, None] & have_forms(space.base)[None, :]
 
 
+@dataclass(frozen=True, slots=True)
+class PrunedSpace:
+    """The plans of a space that have closed forms and that no other form beats, with their bounds."""
+
+    left: Space
+    bounds: SpaceBounds
+
+
 def search(scope: Scope, setting: Setting, progress: Progress | None = None) -> tuple[Space, RankedPlans]:
     """Return all legal plans, and scores of the possible best ones; report progress to ``progress``.
 
     An interrupt leaves what was found till then.
     """
     space = searched_space(scope, setting)
+    return space, run_search(search_steps(space, scope, setting, progress=progress), scoring(setting))
+
+
+def search_steps(
+    space: Space,
+    scope: Scope,
+    setting: Setting,
+    pruned: PrunedSpace | None = None,
+    progress: Progress | None = None,
+) -> Steps[RankedPlans]:
+    """Search a space of legal plans, and yield the plans with closed forms whose scores it needs.
+
+    ``pruned``: what is left of the plans with closed forms, where that is known already.
+    """
     cheap = has_closed_form(space)
     if cheap.all():
-        return space, _search_formed(space, scope, setting, progress)
-    found = _search_formed(space.only(cheap), scope, setting, progress)
+        return (yield from _search_formed(space, scope, setting, pruned, progress))
+    found = yield from _search_formed(space.only(cheap), scope, setting, pruned, progress)
     found, dear = candidates_to_simulate(space.only(~cheap), found, scope.top, setting, usable_bytes(setting))
     if found.interrupted or not len(dear):
-        return space, found
+        return found
 
     def floor(plans: PlanArrays, enough: float) -> TightBounds:
         return simulated_lower_bound(plans, setting, enough)
 
     batch = setting.workload.global_batch
-    return space, add_expensive_plans(
-        found, dear, floor, scoring(setting), usable_bytes(setting), scope.top, batch
-    )
+    return add_expensive_plans(found, dear, floor, scoring(setting), usable_bytes(setting), scope.top, batch)
 
 
 def usual_order(cluster: Cluster) -> NodeOrder | None:
@@ -207,27 +229,30 @@ def usual_order(cluster: Cluster) -> NodeOrder | None:
     return None if order == tuple(range(fabric.nodes)) else order
 
 
-def _search_formed(space: Space, scope: Scope, setting: Setting, progress: Progress | None) -> RankedPlans:
+def _search_formed(
+    space: Space, scope: Scope, setting: Setting, pruned: PrunedSpace | None, progress: Progress | None
+) -> Steps[RankedPlans]:
     """Search plans that have closed forms."""
     if scope.whole:
         variants = usual_variants(setting, scope.keep)
         usual, later = are_usual(space.variants, space.base, variants), _usual_later(space, variants)
         of_usual, others = space.without(~usual[:, None]), space.without(usual[:, None])
         found = search_all(of_usual.choosing(later), scoring(setting), lambda plans: may_fit(plans, setting))
+        part = replace(scope, whole=False)
         for rest in (others, of_usual.choosing(~later)) if scope.wider else ():
-            found = found.joined(_search_formed(rest, replace(scope, whole=False), setting, progress))
+            found = found.joined((yield from _search_formed(rest, part, setting, None, progress)))
         return found
+    pruned = pruned or pruned_space(space, setting)
+    request = SearchRequest(scope.top, pair_interval(setting).high)
+    usable, heard = usable_bytes(setting), _progress_of(progress)
+    found = yield from search_bounded(pruned.left, pruned.bounds, usable, request, heard)
+    return replace(found, slower=found.slower + len(space) - len(pruned.left))
 
-    def bounds(space: Space) -> Iterator[CoarseBounds]:
-        return space_bounds(space, setting, usable_bytes(setting))
 
-    request, usable, left = (
-        SearchRequest(scope.top, pair_interval(setting).high),
-        usable_bytes(setting),
-        without_slower_context_forms(space, setting),
-    )
-    found = search_bounded(left, bounds, scoring(setting), usable, request, _progress_of(progress))
-    return replace(found, slower=found.slower + len(space) - len(left))
+def pruned_space(space: Space, setting: Setting) -> PrunedSpace:
+    """Return what is left to search of a space of plans with closed forms; bounds are computed when asked for."""
+    left = without_slower_context_forms(space, setting)
+    return PrunedSpace(left, lambda of: space_bounds(of, setting, usable_bytes(setting)))
 
 
 def without_slower_context_forms(space: Space, setting: Setting) -> Space:

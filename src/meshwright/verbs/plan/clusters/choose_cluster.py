@@ -17,11 +17,13 @@ from meshwright.verbs.plan.clusters.mfu_assumptions import at_assumed_mfu
 from meshwright.verbs.plan.clusters.proposal_cost import (
     PricedAnswer,
     priced_answer,
+    with_full_report,
     with_most_tokens,
     with_tokens_at_most,
     within_limits,
 )
-from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster, rank_clusters, with_bounds
+from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters, with_bounds
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
@@ -88,19 +90,19 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         ranking = _ranking(contenders, checked.aim, searched_limits, progress)
     if checked.terms.most:
         ranking = [_with_most_tokens(one, limits) for one in ranking]
-    priced = [one for one in ranking if isinstance(one, PricedAnswer)]
     standings = _standings(ranking)
     aim = MOST_TOKENS if checked.terms.most else checked.aim
     shown = _best(standings, aim, limits, contenders[-1])[: question.top]
-    best = [next(one for one in priced if one.standing is standing) for standing in shown]
-    first = best[0].answer
+    places = [next(at for at, one in enumerate(standings) if one is standing) for standing in shown]
+    first = contenders[places[0]].answer()
+    best = [_in_full(contenders[place], ranking[place]) for place in places]
     proposals = tuple(one.proposal for one in best)
-    remarks = checked.terms.remarks([one.course.setting.cluster for one in contenders])
+    remarks = checked.terms.remarks([one.setting.cluster for one in contenders])
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
     if len(contenders) > 1:
         counts["search_time_s"] = time.perf_counter() - began
     else:
-        proposals = within_limits(best[0], limits)
+        proposals = within_limits(best[0], first.proposals, limits)
     report = proposals[0].report
     noted = replace(proposals[0], report=replace(report, remarks=(*report.remarks, *remarks)))
     return Choice(
@@ -119,9 +121,15 @@ def _ranking(
     if len(contenders) > 1:
         return rank_clusters(contenders, aim, limits, progress)
     (only,) = contenders
-    if not only.found:
-        only.found.append(answer_allowing(only.question, only.course.setting, progress))
-    return [priced_answer(only.offer, only.course, only.found[0], limits)]
+    if only.found.answer is None:
+        only.found.answer = answer_allowing(only.question, only.setting, progress)
+    return [priced_answer(only.offer, only.course, only.candidates(), limits)]
+
+
+def _in_full(cluster: OfferedCluster, priced: RankedCluster | PricedAnswer) -> PricedAnswer:
+    """Return the plan of a searched cluster with its reasons, remarks and advice."""
+    assert isinstance(priced, PricedAnswer), "only what was searched is shown"
+    return with_full_report(priced, cluster.full_candidate(priced.place))
 
 
 def _standings(ranking: Sequence[RankedCluster | PricedAnswer]) -> list[RankedCluster]:

@@ -1,5 +1,6 @@
 """The training cost of a proposed plan, in its report and as draws."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from meshwright.cost.plan_report import as_array
@@ -14,19 +15,18 @@ from meshwright.economy.training_draws import TrainingDraws, training_draws, uni
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
 from meshwright.result import Report
-from meshwright.verbs.plan.plan_on_cluster import PlanAnswer
 from meshwright.verbs.plan.proposal import Proposal
 
 
 @dataclass(frozen=True, slots=True)
 class PricedAnswer:
-    """A cluster with the plan that was chosen on it, and the answer that this plan is of.
+    """A cluster with the plan that was chosen on it, which is the one at ``place`` of its candidates.
 
     ``predicted`` is the plan's report before anything is assumed of it.
     """
 
     standing: RankedCluster
-    answer: PlanAnswer
+    place: int
     proposal: Proposal
     predicted: Report
 
@@ -45,13 +45,28 @@ def draws_of_proposal(course: TrainingCost, one: Proposal) -> TrainingDraws:
     return draws_of_plan(course, long, one.report)
 
 
-def priced_answer(offer: Offer, course: TrainingCost, found: PlanAnswer, limits: Limits) -> PricedAnswer:
-    """Return a cluster with its plan: the first recommended one that keeps the limits, else the fastest if that does.
+def priced_answer(
+    offer: Offer, course: TrainingCost, candidates: Iterable[Proposal], limits: Limits
+) -> PricedAnswer:
+    """Return a cluster with the first candidate that keeps the limits; where none does, with the first of all.
 
-    Where none does it is the recommended one.
+    Candidates are the recommended plans and then the fastest; none is asked for after the one that is chosen.
     """
-    priced = [_priced(offer, course, one, found) for one in (*found.proposals, found.fastest)]
-    return next((one for one in priced if one.standing.holds(limits)), priced[0])
+    first: PricedAnswer | None = None
+    for place, one in enumerate(candidates):
+        priced = _priced(offer, course, one, place)
+        if priced.standing.holds(limits):
+            return priced
+        first = first or priced
+    assert first is not None, "there is a recommended plan"
+    return first
+
+
+def with_full_report(one: PricedAnswer, full: Proposal) -> PricedAnswer:
+    """Return it with the reasons, remarks and advice of the same plan's full proposal."""
+    assert one.standing.draws is not None, "it was searched"
+    report = report_with_training_cost(full.report, one.standing.course, one.standing.draws)
+    return replace(one, proposal=replace(full, report=report), predicted=full.report)
 
 
 def with_most_tokens(one: PricedAnswer, limits: Limits) -> PricedAnswer:
@@ -75,17 +90,19 @@ def with_tokens_at_most(standing: RankedCluster, limits: Limits) -> RankedCluste
     return replace(standing, course=standing.course.with_steps(max(1, steps)))
 
 
-def within_limits(first: PricedAnswer, limits: Limits) -> tuple[Proposal, ...]:
+def within_limits(
+    first: PricedAnswer, candidates: Iterable[Proposal], limits: Limits
+) -> tuple[Proposal, ...]:
     """Return all plans of one cluster that keep the limits, the chosen one first."""
     chosen, offer, course = first.proposal, first.standing.offer, first.standing.course
-    priced = (_priced(offer, course, one, first.answer) for one in first.answer.proposals)
+    priced = (_priced(offer, course, one, place) for place, one in enumerate(candidates))
     kept = (one.proposal for one in priced if one.standing.holds(limits))
     return chosen, *(one for one in kept if one.plan != chosen.plan)
 
 
-def _priced(offer: Offer, course: TrainingCost, one: Proposal, answer: PlanAnswer) -> PricedAnswer:
+def _priced(offer: Offer, course: TrainingCost, one: Proposal, place: int) -> PricedAnswer:
     draws = draws_of_proposal(course, one)
     report = report_with_training_cost(one.report, course, draws)
     step_s = one.report.step_time_s
     standing = RankedCluster(offer, course, "searched", step_s, one.plan, report=report, draws=draws)
-    return PricedAnswer(standing, answer, replace(one, report=report), one.report)
+    return PricedAnswer(standing, place, replace(one, report=report), one.report)

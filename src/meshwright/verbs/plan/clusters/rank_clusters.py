@@ -4,93 +4,29 @@ A cluster is searched unless another one of the same device family beats it what
 money, energy and the objective at the least time that any of its legal plans that may fit can take
 (``cost/lower_bounds/coarse_time_and_memory.py``). Those with the least bound of time come first: what comes later
 can hardly beat them. A cluster is searched only if it has a plan below the time from which on another one beats it.
+Clusters are searched in waves, the clusters of a wave together (``search_clusters.py``). One that the fastest plan of
+another in the wave would beat waits for the next wave.
 So the set of what no cluster beats is exact, and so is the best by the objective within any limits, of all clusters and
 of each family.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
-from typing import TypeVar
 
 from meshwright.economy.budget_and_deadline import Limits
-from meshwright.economy.cluster_offers import Offer
-from meshwright.economy.cluster_ranking import (
-    RankedCluster,
-    dominated_cluster,
-    dominated_from_step_s,
-    dominating_cluster,
-)
+from meshwright.economy.cluster_ranking import RankedCluster, dominating_cluster
 from meshwright.economy.objectives import Objective
-from meshwright.economy.training_cost import TrainingCost
-from meshwright.plans.forms.short import ShortPlan
-from meshwright.verbs.plan.clusters.best_plan import best_plan
-from meshwright.verbs.plan.clusters.cluster_bounds import ClusterBounds, bound_clusters
+from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
+from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer, priced_answer
-from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
+from meshwright.verbs.plan.clusters.search_clusters import search_clusters
 from meshwright.verbs.plan.progress_time import with_remaining_time
-from meshwright.verbs.plan.search_space import Progress, Scope
+from meshwright.verbs.plan.search_space import Progress
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedCluster:
-    """A cluster on offer with the question that is asked of it. ``course`` has its setting.
-
-    ``found`` holds the answer once it was searched, and ``bounds`` those of its plans.
-    """
-
-    offer: Offer
-    question: PlanRequest
-    course: TrainingCost
-    scope: Scope
-    bounds: ClusterBounds | None = None
-    found: list[PlanAnswer] = field(default_factory=list, compare=False)
-
-    @property
-    def header(self) -> ShortPlan:
-        """Nouns and workload of the question."""
-        return self.question.header
-
-    @property
-    def family(self) -> str:
-        """The device's id."""
-        return self.offer.cluster.pools[0].device.id
-
-    def least_step_s(self) -> float | None:
-        """No plan that may fit takes less; as ``ClusterBounds.least_s``."""
-        return self._bounds.least_s
-
-    @property
-    def _bounds(self) -> ClusterBounds:
-        return self.bounds or bound_clusters([(self.scope, self.course.setting)])[0]
-
-    def searched(
-        self, least: float, against: Sequence[RankedCluster], aim: Objective, limits: Limits
-    ) -> RankedCluster | PricedAnswer:
-        """With its recommended plan, unless one of others that were searched beats it, or nothing fits."""
-        enough = dominated_from_step_s(self.course, least, against, aim, limits)
-        if least < enough and self._has_plan_below(enough):
-            return priced_answer(self.offer, self.course, self.answer(), limits)
-        if enough < inf:
-            by = dominating_cluster(self.course, enough, against, aim, limits)
-            assert by is not None, "that is what is enough"
-            return dominated_cluster(self.offer, self.course, enough, by)
-        why = "no plan that was looked at fits into the memory of a device"
-        return RankedCluster(self.offer, self.course, "nothing fits", why=why)
-
-    def answer(self) -> PlanAnswer:
-        """Return the recommended plans, searched once."""
-        if not self.found:
-            self.found.append(answer(self.question, self.course.setting))
-        return self.found[0]
-
-    def _has_plan_below(self, enough: float) -> bool:
-        if self.found:
-            return self.found[0].fastest.report.step_time_s < enough
-        return best_plan(self.scope, self.course.setting, enough, self._bounds) is not None
+WAVE = 8
+"""Clusters that are searched together at most."""
 
 
 def rank_clusters(
@@ -111,15 +47,44 @@ def rank_clusters(
             found[index] = RankedCluster(one.offer, one.course, "nothing fits", why=why)
         else:
             least[index] = bound
-    quickest = sorted(least, key=lambda index: contenders[index].course.seconds(least[index]) or inf)
+    open_ = sorted(least, key=lambda index: contenders[index].course.seconds(least[index]) or inf)
+    told = None if progress is None else with_remaining_time(progress)
     searched: dict[str, list[RankedCluster]] = defaultdict(list)
-    for _, index in _with_progress(quickest, "plans of clusters", progress):
-        one = contenders[index]
-        against = searched[one.family]
-        found[index] = priced = one.searched(least[index], against, aim, limits)
-        if isinstance(priced, PricedAnswer):
-            against.append(priced.standing)
+    while open_:
+        if told is not None:
+            done = len(least) - len(open_)
+            told(f"plans of clusters: {done} of {len(least)}", done / len(least))
+        wave: dict[int, OfferedCluster] = {}
+        waiting = []
+        for index in open_:
+            one = contenders[index]
+            if len(wave) == WAVE or _may_be_beaten(one, least[index], wave, aim, limits):
+                waiting.append(index)
+            elif beaten := one.beaten(least[index], searched[one.family], aim, limits):
+                found[index] = beaten
+            elif _may_be_beaten(one, one.found.fastest_s, wave, aim, limits):
+                waiting.append(index)
+            else:
+                wave[index] = one
+        for index, priced in _search(wave, limits).items():
+            found[index] = priced
+            searched[contenders[index].family].append(priced.standing)
+        open_ = waiting
     return [found[index] for index in range(len(contenders))]
+
+
+def _may_be_beaten(one, step_s, wave, aim, limits) -> bool:
+    fastest = [other.at_fastest() for other in wave.values() if other.family == one.family]
+    return dominating_cluster(one.course, step_s, fastest, aim, replace(limits, sure=None)) is not None
+
+
+def _search(wave, limits) -> dict[int, PricedAnswer]:
+    """Search the clusters of a wave that were not searched before, and price their plans."""
+    new = [one for one in wave.values() if one.found.recommended is None]
+    asked = [(one.question, one.scope, one.setting) for one in new]
+    for one, known in zip(new, search_clusters(asked), strict=True):
+        one.found.recommended = known
+    return {index: priced_answer(one.offer, one.course, one.candidates(), limits) for index, one in wave.items()}
 
 
 def with_bounds(
@@ -135,13 +100,5 @@ def with_bounds(
             told("bounds of clusters", part)
 
     done(0.0)
-    bounds = bound_clusters([(one.scope, one.course.setting) for one in contenders], done)
+    bounds = bound_clusters([(one.scope, one.setting) for one in contenders], done)
     return [replace(one, bounds=found) for one, found in zip(contenders, bounds, strict=True)]
-
-
-def _with_progress(items: Sequence[T], what: str, progress: Progress | None) -> Iterator[tuple[int, T]]:
-    told = None if progress is None else with_remaining_time(progress)
-    for number, item in enumerate(items):
-        if told is not None:
-            told(f"{what}: {number} of {len(items)}", number / len(items))
-        yield number, item
