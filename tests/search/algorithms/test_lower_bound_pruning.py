@@ -15,6 +15,7 @@ from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.algorithms import lower_bound_pruning
 from meshwright.search.algorithms.exhaustive import MATTERS, search_all
 from meshwright.search.algorithms.lower_bound_pruning import SearchRequest, search_bounded
+from meshwright.search.algorithms.search_steps import run_search
 from meshwright.search.choice_reasons import explain_choices
 from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.search.space.variants import all_variants
@@ -76,6 +77,10 @@ def drawn(seed, spread, fitting):
     return MadeUp(steps, draw.random(count) * USABLE / fitting, draw.choice([0.3, 0.9, 1.0], count))
 
 
+def searched(space, bounds, evaluate, request, *heard):
+    return run_search(search_bounded(space, bounds, USABLE, request, *heard), evaluate)
+
+
 def everything(world):
     return search_all(SPACE, world.evaluate, lambda plans: np.ones(len(plans), dtype=bool))
 
@@ -86,7 +91,7 @@ def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fittin
     world = drawn(seed, spread, fitting)
     whole, found = (
         everything(world),
-        search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(3, 1.1)),
+        searched(SPACE, world.bounds, world.evaluate, SearchRequest(3, 1.1)),
     )
     assert len(found.plans) + found.overfull + found.slower == len(SPACE.plans)
     assert len(found.ranking) + found.too_large + found.slower == len(SPACE.plans)
@@ -113,7 +118,7 @@ def test_what_is_slower_is_tried_where_the_quicker_does_not_fit(seed):
     world.step_s[late] = 1.2 * quick[both[late]]
     slower = legal & (np.arange(len(legal)) == 1)[:, None] & legal[0]
     space = replace(SPACE, later=replace(SPACE.later, slower=slower))
-    found = search_bounded(space, world.bounds, world.evaluate, USABLE, SearchRequest(3, 1.1))
+    found = searched(space, world.bounds, world.evaluate, SearchRequest(3, 1.1))
     best, same = (one.plans.take(np.array(one.top(3), dtype=int)) for one in (found, everything(world)))
     assert rows_of(best) == rows_of(same)
     fits = dict(zip(rows_of(found.plans), found.fits.tolist(), strict=True))
@@ -128,7 +133,7 @@ def test_most_plans_are_spared_where_bounds_are_near():
     world = replace(drawn(0, 30.0, 0.5), loose=np.ones(len(SPACE.plans)))
     same = distinct([getattr(SPACE.plans, name) for name in COLUMNS if name != "context"])
     world = replace(world, total_bytes=world.total_bytes[same.first][same.inverse])
-    found = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(1, 1.1))
+    found = searched(SPACE, world.bounds, world.evaluate, SearchRequest(1, 1.1))
     assert found.overfull == (world.total_bytes > USABLE).sum()
     assert len(found.plans) < 0.2 * len(SPACE.plans)
     assert found.least_bytes == world.total_bytes.min()
@@ -138,7 +143,7 @@ def test_a_value_with_which_nothing_fits_is_named_with_its_least_bound():
     world = drawn(0, 30.0, 2.0)
     wide = SPACE.plans.tp == SPACE.plans.tp.max()
     world.total_bytes[wide] = 2 * USABLE
-    found = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(1, 1.1))
+    found = searched(SPACE, world.bounds, world.evaluate, SearchRequest(1, 1.1))
     text = next(reason.text for reason in explain_choices(found, found.top(1)[0]) if reason.field == "tp")
     assert f"does not fit with tp {SPACE.plans.tp.max()}" in text
 
@@ -146,16 +151,16 @@ def test_a_value_with_which_nothing_fits_is_named_with_its_least_bound():
 def test_an_empty_space_has_an_empty_answer():
     world = drawn(0, 1.0, 1.0)
     nothing = SPACE.where(np.zeros(len(SPACE.base), dtype=bool))
-    found = search_bounded(nothing, world.bounds, world.evaluate, USABLE, SearchRequest(5, 1.1))
+    found = searched(nothing, world.bounds, world.evaluate, SearchRequest(5, 1.1))
     assert len(found.plans) == len(found.ranking) == 0
 
 
 def test_pieces_make_no_difference(monkeypatch):
     world = drawn(1, 30.0, 0.5)
-    whole = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(3, 1.1))
+    whole = searched(SPACE, world.bounds, world.evaluate, SearchRequest(3, 1.1))
     monkeypatch.setattr(lower_bound_pruning, "MOST_AT_ONCE", 5)
     monkeypatch.setattr(lower_bound_pruning, "GROUPS_AT_ONCE", 1)
-    pieces = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(3, 1.1))
+    pieces = searched(SPACE, world.bounds, world.evaluate, SearchRequest(3, 1.1))
     assert rows_of(whole.plans.take(np.array(whole.top(3)))) == rows_of(
         pieces.plans.take(np.array(pieces.top(3)))
     )
@@ -231,13 +236,13 @@ def test_an_interrupt_leaves_what_was_found_till_then(monkeypatch):
     def told(best_s, left):
         heard.append((best_s, left))
 
-    found = search_bounded(SPACE, world.bounds, evaluate, USABLE, SearchRequest(3, 1.1), told)
+    found = searched(SPACE, world.bounds, evaluate, SearchRequest(3, 1.1), told)
     assert found.interrupted
     assert found.unplayed > 0
     assert len(found.ranking) > 0
     assert len(found.plans) + found.overfull + found.slower + found.unplayed == len(SPACE.plans)
     assert heard[-1][0] == found.step_s[found.fits].min()
-    whole = search_bounded(SPACE, world.bounds, world.evaluate, USABLE, SearchRequest(3, 1.1))
+    whole = searched(SPACE, world.bounds, world.evaluate, SearchRequest(3, 1.1))
     assert not whole.interrupted
     assert (whole.unplayed, whole.gap) == (0, 0.0)
     assert 0 <= found.gap < 1

@@ -7,6 +7,7 @@ one array, where the searches have the same tables of names and differ only in t
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -57,20 +58,20 @@ def run_together(searches: Sequence[Steps[T]], evaluate: Evaluate) -> list[T]:
             results[index] = end.value
 
     for index, steps in enumerate(searches):
-        go_on(index, lambda steps=steps: next(steps))  # type: ignore[misc]
+        go_on(index, partial(next, steps))
     while open_:
         asked = dict(open_)
         try:
             scores = evaluate(joined_plans(list(asked.values())))
         except KeyboardInterrupt as interrupt:
             for index in asked:
-                go_on(index, lambda steps=searches[index]: steps.throw(interrupt))  # type: ignore[misc]
+                go_on(index, partial(searches[index].throw, interrupt))
             continue
         at = 0
         for index, plans in asked.items():
             own = _rows(scores, slice(at, at + len(plans)))
             at += len(plans)
-            go_on(index, lambda steps=searches[index], own=own: steps.send(own))  # type: ignore[misc]
+            go_on(index, partial(searches[index].send, own))
     return [results[index] for index in range(len(searches))]
 
 

@@ -65,7 +65,11 @@ def one_by_one(on, tokens="10B", assume=(), limits=NO_LIMITS):
             whole = answer(PlanRequest(asked, KEEP, top=1), setting)
         except InfeasibleError:
             continue
-        found.append(priced_answer(offer, TrainingCost.of(setting, terms), whole, limits).standing)
+        found.append(
+            priced_answer(
+                offer, TrainingCost.of(setting, terms), (*whole.proposals, whole.fastest), limits
+            ).standing
+        )
     return found
 
 

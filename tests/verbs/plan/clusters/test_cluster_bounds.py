@@ -16,8 +16,9 @@ from meshwright.economy.training_cost import TrainingCost
 from meshwright.search.space.legal_plans import DEGREES, factorisations, raw_plans
 from meshwright.verbs.plan.clusters.best_plan import best_plan
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
+from meshwright.verbs.plan.clusters.offered_cluster import FoundPlans, OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer
-from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster, rank_clusters
+from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, setting_of
 from meshwright.verbs.plan.search_space import search_scope, searched_schedules
 
@@ -108,7 +109,7 @@ def test_few_plans_are_remembered_and_the_best_is_found_anyhow(every):
 
 def fresh(every):
     """The clusters without answers of earlier rankings."""
-    return [replace(one, found=[]) for one in every]
+    return [replace(one, found=FoundPlans()) for one in every]
 
 
 def rows(ranking):

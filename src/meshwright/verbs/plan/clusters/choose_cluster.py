@@ -14,6 +14,7 @@ from meshwright.economy.training_cost import TrainingCost
 from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest, check_request, question_on
 from meshwright.verbs.plan.clusters.infeasible import NoClusterError, infeasible_error
 from meshwright.verbs.plan.clusters.mfu_assumptions import at_assumed_mfu
+from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import (
     PricedAnswer,
     priced_answer,
@@ -22,7 +23,6 @@ from meshwright.verbs.plan.clusters.proposal_cost import (
     with_tokens_at_most,
     within_limits,
 )
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters, with_bounds
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing

@@ -52,7 +52,7 @@ def _nothing_fits(found: Sequence[RankedCluster], largest: OfferedCluster) -> In
     counts = Counter(f"{standing.state}: {standing.why}" for standing in found)
     reasons = [f"{count} clusters: {why}" for why, count in counts.most_common(MOST_REASONS)]
     setting = largest.course.setting
-    memory = memory_summary(searched_space(largest.scope, setting), largest.header, setting)
+    memory = memory_summary(searched_space(largest.scope, setting), largest.question.header, setting)
     summary = [*reasons, f"on {largest.offer.on} {memory[0]}", *memory[1:]] if memory else ()
     return InfeasibleError(message, reasons, hint, summary)
 

@@ -11,7 +11,7 @@ of each family.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -25,7 +25,7 @@ from meshwright.verbs.plan.clusters.search_clusters import search_clusters
 from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.search_space import Progress
 
-WAVE = 8
+WAVE = 32
 """Clusters that are searched together at most."""
 
 
@@ -58,33 +58,38 @@ def rank_clusters(
         waiting = []
         for index in open_:
             one = contenders[index]
-            if len(wave) == WAVE or _may_be_beaten(one, least[index], wave, aim, limits):
+            if len(wave) == WAVE or _may_be_beaten(one, least[index], wave.values(), aim, limits):
                 waiting.append(index)
             elif beaten := one.beaten(least[index], searched[one.family], aim, limits):
                 found[index] = beaten
-            elif _may_be_beaten(one, one.found.fastest_s, wave, aim, limits):
+            elif _may_be_beaten(one, one.found.fastest_s, wave.values(), aim, limits):
                 waiting.append(index)
             else:
                 wave[index] = one
-        for index, priced in _search(wave, limits).items():
+        for index, priced in zip(wave, _search(list(wave.values()), limits), strict=True):
             found[index] = priced
             searched[contenders[index].family].append(priced.standing)
         open_ = waiting
     return [found[index] for index in range(len(contenders))]
 
 
-def _may_be_beaten(one, step_s, wave, aim, limits) -> bool:
-    fastest = [other.at_fastest() for other in wave.values() if other.family == one.family]
-    return dominating_cluster(one.course, step_s, fastest, aim, replace(limits, sure=None)) is not None
+def _may_be_beaten(
+    one: OfferedCluster, step_s: float | None, wave: Iterable[OfferedCluster], aim: Objective, limits: Limits
+) -> bool:
+    """Return true if a plan of ``step_s`` would be beaten by the fastest plan of another cluster in the wave."""
+    fastest = [other.at_fastest() for other in wave if other.family == one.family]
+    others = replace(limits, sure=None)
+    return step_s is not None and dominating_cluster(one.course, step_s, fastest, aim, others) is not None
 
 
-def _search(wave, limits) -> dict[int, PricedAnswer]:
-    """Search the clusters of a wave that were not searched before, and price their plans."""
-    new = [one for one in wave.values() if one.found.recommended is None]
+def _search(wave: Sequence[OfferedCluster], limits: Limits) -> Iterator[PricedAnswer]:
+    """Search the clusters of a wave that were not searched before, and yield all with the prices of their plans."""
+    new = [one for one in wave if one.found.recommended is None]
     asked = [(one.question, one.scope, one.setting) for one in new]
     for one, known in zip(new, search_clusters(asked), strict=True):
         one.found.recommended = known
-    return {index: priced_answer(one.offer, one.course, one.candidates(), limits) for index, one in wave.items()}
+    for one in wave:
+        yield priced_answer(one.offer, one.course, one.candidates(), limits)
 
 
 def with_bounds(
