@@ -64,7 +64,8 @@ def plan(
     *,
     on: str | Iterable[str],
     seq_len: int,
-    global_batch: int,
+    global_batch: int | None = None,
+    batch_range: str | None = None,
     stack: str = "megatron-core",
     precision: str = "bf16",
     fp8_recipe: str | None = None,
@@ -99,9 +100,14 @@ def plan(
     ``sure``. ``keep``: choices that are fixed, as "tp=8", ``forbid``: values that are excluded; ``allow=["dtypes"]``
     searches element types of states too. ``schedule``: "auto" for all of the stack, or names; ``stages``: "balanced",
     or cut by "time" or "memory". ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
+    ``batch_range``: "448..576", the global batch is chosen from these numbers and every objective is per token.
     ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
     as in a plan, ``tokens``, ``assume``, ``price`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
+    from meshwright.verbs.plan.clusters.batch_range import batch_or_range
+
+    batches = batch_or_range(global_batch, batch_range)
+    global_batch = global_batch if batches is None else batches.high
     given = dict(locals())
     from meshwright.economy.budget_and_deadline import Limits
     from meshwright.verbs.plan.clusters.choose_cluster import choose
@@ -124,7 +130,7 @@ def plan(
             PlanRequest(header, fixed, top, stages, schedule, solving, excluded, recommend, allowed)
         )
     limits = Limits(budget_usd, deadline_days, power_kw, sure)
-    request = ClusterChoiceRequest(named, objective, limits, tokens, tuple(assume), price)
+    request = ClusterChoiceRequest(named, objective, limits, tokens, tuple(assume), price, batches)
     if len(questions) == 1:
         return choose(questions[0], request, progress)
     return choose_model(questions, request, progress)

@@ -50,7 +50,8 @@ def plan(
     *,
     on: str | Iterable[str],
     seq_len: int,
-    global_batch: int,
+    global_batch: int | None = None,
+    batch_range: str | None = None,
     stack: str = "megatron-core",
     precision: str = "bf16",
     fp8_recipe: str | None = None,
@@ -117,7 +118,19 @@ def planned(given: Mapping[str, Any], progress: Callable[[str, float], None] | N
 WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "power_kw"}
 """Options of ``plan`` whose names in ``api`` say their unit."""
 AS_THEY_ARE = (
-    *("model", "on", "seq_len", "global_batch", "stack", "precision", "fp8_recipe", "task", "top", "stages"),
+    *(
+        "model",
+        "on",
+        "seq_len",
+        "global_batch",
+        "batch_range",
+        "stack",
+        "precision",
+        "fp8_recipe",
+        "task",
+        "top",
+        "stages",
+    ),
     *("schedule", "recommend", "objective", "tokens", "sure", "price"),
 )
 """Options of ``plan`` that need no reading."""

@@ -31,7 +31,8 @@ def _useful(course: TrainingCost, step_s: float) -> float | None:
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
         "throughput": Objective(
-            "tokens per second while all works", lambda course, step_s: course.slowdown * step_s
+            "tokens per second while all works",
+            lambda course, step_s: course.steps * course.slowdown * step_s,
         ),
         "cost": Objective(
             "dollars for each token",

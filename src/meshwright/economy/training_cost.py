@@ -42,13 +42,15 @@ class TrainingCost:
     """The training cost of one setting; ``outages`` is None where node failures are unknown.
 
     ``terms`` hold what is assumed of the setting's devices. Steps are given as they are predicted; they take
-    ``slowdown`` times as long, which brings the device family to an assumed MFU.
+    ``slowdown`` times as long, which brings the device family to an assumed MFU. Where the tokens of the training are
+    unknown, costs are of ``sequences``; None: of a step.
     """
 
     setting: Setting
     terms: TrainingTerms
     outages: FailureModel | None
     slowdown: float = 1.0
+    sequences: int | None = None
 
     @classmethod
     def of(cls, setting: Setting, terms: TrainingTerms) -> "TrainingCost":
@@ -62,13 +64,12 @@ class TrainingCost:
         return replace(self, terms=replace(self.terms, tokens=tokens))
 
     @property
-    def steps(self) -> int:
-        """Count the steps of the training; 1 where its tokens are unknown."""
-        return (
-            1
-            if self.terms.tokens is None
-            else ceil(self.terms.tokens / self.setting.workload.tokens_per_step)
-        )
+    def steps(self) -> float:
+        """Count the steps of the training; where its tokens are unknown, those of ``sequences``, or 1."""
+        workload = self.setting.workload
+        if self.terms.tokens is not None:
+            return ceil(self.terms.tokens / workload.tokens_per_step)
+        return 1 if self.sequences is None else self.sequences / workload.global_batch
 
     @property
     def spare_nodes(self) -> int:

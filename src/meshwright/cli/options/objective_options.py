@@ -13,6 +13,14 @@ On = Annotated[
         help='"DEVICE x COUNT", "DEVICE x <=MOST", a cluster file, or a price list (CSV). Repeatable.',
     ),
 ]
+Batches = Annotated[
+    str | None,
+    typer.Option(
+        "--batch-range",
+        metavar="LOW..HIGH",
+        help="Choose the global batch from these whole numbers; every objective is per token.",
+    ),
+]
 Aim = Annotated[
     str,
     typer.Option("--objective", help="Goal for clusters: throughput, cost, energy, goodput or time."),

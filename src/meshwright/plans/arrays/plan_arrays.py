@@ -18,6 +18,8 @@ from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice
 
 Ints = NDArray[np.int64]
+SEQUENCES = "sequences"
+"""The column of sequences that a step computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class PlanArrays:
 
     Columns are the numbers of a short plan, and for each of its choices (``plans/choices``) codes: indices into the
     ``values`` of that column. Codes of true and false are bools. ``several_sizes``: plans fill clusters that differ in
-    nothing but their number of ``devices``; otherwise all of them fill the same one.
+    nothing but their number of ``devices``; otherwise all of them fill the same one. The column ``SEQUENCES`` is there
+    where steps of plans compute different numbers of sequences.
     """
 
     columns: Mapping[str, Ints]
@@ -106,6 +109,7 @@ class PlanArrays:
         plans = self.with_columns({column: np.zeros_like(self.columns[column])})
         return replace(plans, values={**self.values, column: (value,)})
 
-    def micro_batches(self, global_batch: int) -> Ints:
-        """Micro-batches per step of every plan."""
-        return global_batch // (self.dp_replicate * self.dp_shard * self.micro_batch)
+    def micro_batches(self, sequences: int) -> Ints:
+        """Micro-batches per step of every plan, if a step computes so many sequences unless a column says others."""
+        computed = self.columns.get(SEQUENCES, sequences)
+        return computed // (self.dp_replicate * self.dp_shard * self.micro_batch)

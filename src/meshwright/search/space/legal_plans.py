@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
-from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.plan_arrays import SEQUENCES, PlanArrays
 from meshwright.plans.arrays.short_plans import usual_codes, usual_values
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.gather import GATHERS, NEVER
@@ -116,20 +116,26 @@ def enumerate_space(
     variants: Variants | None = None,
     forbid: Forbidden | None = None,
     sizes: Sequence[int] = (),
+    batches: Sequence[int] = (),
 ) -> Space:
     """All legal plans for a setting. ``keep`` fixes choices of the plan (``{"tp": 8, "sharding": "zero1"}``).
 
     ``schedules`` and ``variants`` are the usual ones if nothing is said. ``forbid``: values that no plan may have.
     ``sizes``: several numbers of devices in place of the cluster's own; plans of one after those of the other.
+    ``batches``: the global batch for each of the sizes, which may then be there several times.
     """
     keep, constraints = keep or {}, SearchConstraints(keep or {}, forbid or {})
     schedules = usual_schedules(setting.stack) if schedules is None else schedules
     variants = usual_variants(setting, keep) if variants is None else variants
     sizes = sizes or (setting.cluster.devices,)
-    options = _options(setting, sizes, schedules, keep.get("gather"))
-    layouts = np.concatenate([factorisations(size, len(DEGREES)) for size in sizes])
+    options = _options(setting, sizes, schedules, keep.get("gather"), batches)
+    every = [factorisations(size, len(DEGREES)) for size in sizes]
+    layouts = np.concatenate(every)
     of_layout = prod(options.sizes) * variants.count
     table = {name: layouts[:, i] for i, name in enumerate(DEGREES)}
+    if batches:
+        computed = np.array(batches, dtype=np.int64) * setting.workload.optimizer.passes_of_a_sequence
+        table[SEQUENCES] = np.repeat(computed, [len(own) for own in every])
     limits = StackLimitsOfRows(setting, schedules)
     cutter = _Cutter(table, of_layout, limits)
     cutter.cut_limits()
@@ -160,8 +166,8 @@ def enumerate_space(
     checks = VariantChecks(base, setting, variants.values, constraints, limits)
     legal, later = legal_variants(checks, variants, cutter.rejected)
     used = np.flatnonzero(legal.any(axis=1))
-    every = tuple(variants.all[code] for code in used)
-    space = Space(base, every, legal[used], later, len(layouts) * of_layout, dict(cutter.rejected))
+    left = tuple(variants.all[code] for code in used)
+    space = Space(base, left, legal[used], later, len(layouts) * of_layout, dict(cutter.rejected))
     some = np.asarray(space.legal.any(axis=0))
     return space if some.all() else space.where(some)
 
@@ -210,7 +216,11 @@ def _chunk_counts(kind: ScheduleKind, layers: int) -> tuple[int, ...]:
 
 
 def _options(
-    setting: Setting, sizes: Sequence[int], schedules: SearchedSchedules, gather: object
+    setting: Setting,
+    sizes: Sequence[int],
+    schedules: SearchedSchedules,
+    gather: object,
+    batches: Sequence[int] = (),
 ) -> _Options:
     stack, arch = setting.stack, setting.model.architecture
     schedule = [
@@ -223,7 +233,7 @@ def _options(
     etp = divisors(moe.intermediate) if moe and stack.etp else (1,)
     domain = setting.cluster.pool.node.scaleup_domain
     return _Options(
-        micro_batch=tuple(d for d in divisors(setting.workload.global_batch) if d <= MAX_MICRO_BATCH),
+        micro_batch=_micro_batch_sizes(batches or (setting.workload.global_batch,)),
         schedule=tuple(schedule),
         experts=tuple(
             (e, t) for e in ep for t in etp if t <= domain and any(size % (e * t) == 0 for size in sizes)
@@ -234,6 +244,13 @@ def _options(
             if name in stack.shardings
             for how in (_gathers(stack, gather) if name == "zero3" else (NEVER,))
         ),
+    )
+
+
+def _micro_batch_sizes(batches: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of micro-batches that divide any of the batches."""
+    return tuple(
+        size for size in range(1, MAX_MICRO_BATCH + 1) if any(batch % size == 0 for batch in batches)
     )
 
 
@@ -264,14 +281,16 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
 
 
 def _cut_batches(cutter: _Cutter, setting: Setting) -> None:
-    batch, each = setting.workload.global_batch, 1
+    each = 1
     if setting.workload.optimizer.splits_perturbations:
         each = 2
         even = cutter.column("dp_replicate") % each == 0
         cutter.cut(("dp_replicate is odd, and two halves of it compute one loss each", even))
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    at_once = at_once // each
-    cutter.cut((f"dp·micro_batch does not divide global_batch = {batch}", batch % at_once == 0))
+    computed = _sequences(cutter, setting)
+    batch = computed // setting.workload.optimizer.passes_of_a_sequence
+    name = f"global_batch = {batch}" if isinstance(batch, int) else "the global batch"
+    cutter.cut((f"dp·micro_batch does not divide {name}", batch % (at_once // each) == 0))
 
 
 def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules, any_unit: bool) -> None:
@@ -343,7 +362,12 @@ def _cut_written(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules
 
 def _micro_batches(cutter: _Cutter, setting: Setting) -> Ints:
     at_once = cutter.column("dp_replicate") * cutter.column("dp_shard") * cutter.column("micro_batch")
-    return setting.workload.computed_sequences // at_once
+    return np.asarray(_sequences(cutter, setting) // at_once)
+
+
+def _sequences(cutter: _Cutter, setting: Setting) -> int | Ints:
+    """Return the sequences that a step computes: of all plans, or of each."""
+    return cutter.column(SEQUENCES) if SEQUENCES in cutter.table else setting.workload.computed_sequences
 
 
 def _legal(schedule: Ints, pp: Ints, count: Ints, schedules: SearchedSchedules) -> NDArray[np.bool_]:

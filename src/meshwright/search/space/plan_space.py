@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.plan_arrays import SEQUENCES, PlanArrays
 from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.deferred_choice import DeferredChoice
 from meshwright.search.space.variants import Variant, leaves_open
@@ -76,9 +76,14 @@ class Space:
             self, base=self.base.take(chosen), legal=self.legal[:, chosen], later=self.later.take(chosen)
         )
 
-    def of_size(self, devices: int) -> "Space":
-        """Return the plans of one of several sizes of cluster, with the counts of all sizes."""
-        own = self.where(self.base.devices == devices)
+    def rows_of(self, devices: int, sequences: int) -> NDArray[np.bool_]:
+        """Return the mask of base plans of one of several questions, by its devices and sequences of a step."""
+        rows = self.base.devices == devices
+        return rows & (self.base.columns[SEQUENCES] == sequences) if SEQUENCES in self.base.columns else rows
+
+    def of_one(self, rows: Ints | NDArray[np.bool_]) -> "Space":
+        """Return the base plans of one of several questions, with the counts of all questions."""
+        own = self.where(rows)
         return replace(own, base=replace(own.base, several_sizes=False))
 
     def only(self, chosen: NDArray[np.bool_]) -> "Space":

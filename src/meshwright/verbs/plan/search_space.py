@@ -151,14 +151,16 @@ def _schedules(scope: Scope, setting: Setting, field: str) -> SearchedSchedules:
     return all_schedules(setting.stack, [pp for pp in divisors(setting.cluster.devices) if pp <= layers])
 
 
-def searched_space(scope: Scope, setting: Setting, sizes: Sequence[int] = ()) -> Space:
+def searched_space(
+    scope: Scope, setting: Setting, sizes: Sequence[int] = (), batches: Sequence[int] = ()
+) -> Space:
     """All legal plans of a scope. Base plans without closed forms are searched with usual variants and choices.
 
-    ``sizes``: several numbers of devices in place of the cluster's own, as in ``enumerate_space``.
+    ``sizes`` and ``batches``: several in place of the setting's own, as in ``enumerate_space``.
     """
     schedules, usual = searched_schedules(scope, setting), usual_variants(setting, scope.keep)
     variants = usual if scope.whole and not scope.wider else all_variants(setting, scope.keep)
-    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid, sizes)
+    space = enumerate_space(setting, scope.keep, schedules, variants, scope.forbid, sizes, batches)
     space = replace(space, base=replace(space.base, node_order=usual_order(setting.cluster)))
     unusual, formless = ~are_usual(space.variants, space.base, usual), ~have_forms(space.base)
     space = space.without(unusual[:, None] & formless[None, :])

@@ -1,7 +1,7 @@
 """Answer a planning question on one or several clusters: the best plan by an objective, and the Pareto set."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,9 +11,16 @@ from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.economy.limits_probability import doubt
 from meshwright.economy.objectives import MOST_TOKENS, Objective
 from meshwright.economy.training_cost import TrainingCost
-from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest, check_request, question_on
+from meshwright.verbs.plan.clusters.batch_range import best_batches
+from meshwright.verbs.plan.clusters.cluster_request import (
+    CheckedClusterRequest,
+    ClusterChoiceRequest,
+    check_request,
+    question_on,
+)
 from meshwright.verbs.plan.clusters.infeasible import NoClusterError, infeasible_error
 from meshwright.verbs.plan.clusters.mfu_assumptions import at_assumed_mfu
+from meshwright.verbs.plan.clusters.nearby_batches import nearby_batch_remark
 from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import (
     PricedAnswer,
@@ -56,6 +63,14 @@ class Choice(PlanAnswer):
         """A row for each cluster."""
         return [cluster_row(standing, self.request.limits) for standing in self.standings]
 
+    @property
+    def _per(self) -> str:
+        """What costs are of."""
+        batches = self.request.batches
+        if self.tokens is not None:
+            return "training"
+        return "step" if batches is None else f"{batches.high} sequences"
+
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
         limits = self.request.limits
@@ -66,7 +81,7 @@ class Choice(PlanAnswer):
             "power_kw": limits.power_kw,
             "sure": limits.sure,
             "doubt": self.doubt,
-            "per": "step" if self.tokens is None else "training",
+            "per": self._per,
             "families": [family_row(standing, limits) for standing in self.families],
             "clusters": self.table,
             "pareto": [cluster_row(standing, limits) for standing in pareto_front(self.standings)],
@@ -77,10 +92,7 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     """Search. Raises InputError for a wrong question, and InfeasibleError where nothing fits or keeps to the limits."""
     began = time.perf_counter()
     checked, limits = check_request(question, request), request.limits
-    contenders = tuple(
-        OfferedCluster(offer, question_on(question, offer), TrainingCost.of(setting, checked.terms), scope)
-        for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True)
-    )
+    contenders = tuple(_contenders(question, request, checked))
     contenders = tuple(with_bounds(contenders, progress)) if len(contenders) > 1 else contenders
     searched_limits = Limits(power_kw=limits.power_kw) if checked.terms.most else limits
     ranking = _ranking(contenders, checked.aim, searched_limits, progress)
@@ -90,18 +102,27 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         ranking = _ranking(contenders, checked.aim, searched_limits, progress)
     if checked.terms.most:
         ranking = [_with_most_tokens(one, limits) for one in ranking]
-    standings = _standings(ranking)
     aim = MOST_TOKENS if checked.terms.most else checked.aim
+    if request.batches is not None:
+        of_clusters = best_batches(_standings(ranking), aim, limits)
+        contenders = tuple(contenders[place] for place in of_clusters)
+        ranking = [ranking[place] for place in of_clusters]
+    standings = _standings(ranking)
     shown = _best(standings, aim, limits, contenders[-1])[: question.top]
     places = [next(at for at, one in enumerate(standings) if one is standing) for standing in shown]
     first = contenders[places[0]].answer()
     best = [_in_full(contenders[place], ranking[place]) for place in places]
     proposals = tuple(one.proposal for one in best)
-    remarks = checked.terms.remarks([one.setting.cluster for one in contenders])
+    remarks = [*checked.terms.remarks([one.setting.cluster for one in contenders])]
+    if request.batches is not None:
+        remarks.append(request.batches.remark(contenders[places[0]].setting.workload.global_batch))
+    elif len(contenders) > 1 and not checked.terms.most:
+        nearby = nearby_batch_remark(contenders[places[0]], contenders, aim, limits)
+        remarks += [] if nearby is None else [nearby]
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
-    if len(contenders) > 1:
+    if len(contenders) > 1 or request.batches is not None:
         counts["search_time_s"] = time.perf_counter() - began
-    else:
+    if len(contenders) == 1:
         proposals = within_limits(best[0], first.proposals, limits)
     report = proposals[0].report
     noted = replace(proposals[0], report=replace(report, remarks=(*report.remarks, *remarks)))
@@ -113,6 +134,21 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
         families=tuple(best_of_families(standings, aim, limits)),
         doubt=doubt(shown[0], standings, aim, limits),
     )
+
+
+def _contenders(
+    question: PlanRequest, request: ClusterChoiceRequest, checked: CheckedClusterRequest
+) -> Iterator[OfferedCluster]:
+    """Yield a question for each cluster on offer and each global batch that can be best on it."""
+    for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True):
+        if request.batches is None:
+            course = TrainingCost.of(setting, checked.terms)
+            yield OfferedCluster(offer, question_on(question, offer), course, scope)
+            continue
+        for batch in request.batches.candidates(setting.cluster.devices):
+            own = replace(setting, workload=replace(setting.workload, global_batch=batch))
+            course = replace(TrainingCost.of(own, checked.terms), sequences=request.batches.high)
+            yield OfferedCluster(offer, question_on(question, offer, batch), course, scope)
 
 
 def _ranking(

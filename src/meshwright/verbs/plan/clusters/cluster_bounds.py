@@ -102,7 +102,7 @@ def batches_of_sizes(questions: Sequence[Question]) -> Iterator[list[int]]:
 
 
 def _family(scope: Scope, setting: Setting) -> tuple[Any, ...] | None:
-    """Return a key that questions share if their clusters differ in nothing but size that prices depend on.
+    """Return a key that questions share if they differ in nothing but devices and batch that prices depend on.
 
     None: where links differ each cluster is alone.
     """
@@ -117,28 +117,42 @@ def _family(scope: Scope, setting: Setting) -> tuple[Any, ...] | None:
         pools=(replace(pool, name="", count=0, usd_per_device_hour=None),),
         failures_per_1000_node_days=None,
     )
-    shared = (id(setting.model), id(setting.workload), id(setting.stack), scope, sized)
+    workload = replace(setting.workload, global_batch=1)
+    shared = (id(setting.model), workload, id(setting.stack), scope, sized)
     return (*shared, usable_domain(pool), pool.devices_of_host, searched_schedules(scope, setting))
 
 
+def largest_of(questions: Sequence[Question]) -> Question:
+    """Return the question with the most devices."""
+    return max(questions, key=lambda question: question[1].cluster.devices)
+
+
+def space_of_questions(questions: Sequence[Question]) -> Space:
+    """Return the space of questions that differ only in devices and batch, all in one."""
+    scope, setting = largest_of(questions)
+    pairs = dict.fromkeys((one.cluster.devices, one.workload.global_batch) for _, one in questions)
+    sizes, batches = zip(*pairs, strict=True)
+    return searched_space(scope, setting, sizes, batches if len(set(batches)) > 1 else ())
+
+
 def _bound_sizes(questions: Sequence[Question], done: Done, kept: int | None) -> Iterator[ClusterBounds]:
-    """Yield the bounds of clusters that differ only in size."""
-    sizes = [setting.cluster.devices for _, setting in questions]
-    scope, setting = questions[int(np.argmax(sizes))]
-    whole = searched_space(scope, setting, tuple(dict.fromkeys(sizes)))
+    """Yield the bounds of questions that differ only in devices and batch."""
+    _, setting = largest_of(questions)
+    whole = space_of_questions(questions)
     whole = without_slower_context_forms(whole, setting)
     has_floors = whole.legal <= has_closed_form(whole)
     formless = np.isin(whole.base.devices, whole.base.devices[~has_floors.all(0)])
     space = whole.where(~formless) if formless.any() else whole
-    floors, of_plans = _floors(space, setting, done), space.base.devices
+    floors = _floors(space, setting, done)
     nowhere = np.zeros(0, dtype=np.int64)
     nothing = space.where(nowhere)
-    for size in sizes:
-        rows = np.flatnonzero(of_plans == size)
+    for _, own in questions:
+        rows = np.flatnonzero(space.rows_of(own.cluster.devices, own.workload.computed_sequences))
         if len(rows) and space.legal[:, rows].any():
             yield _of_rows(space, floors, rows, kept)
         else:
-            known = NO_BOUND_S if size in whole.base.devices[formless] else None
+            unknown = whole.rows_of(own.cluster.devices, own.workload.computed_sequences) & formless
+            known = NO_BOUND_S if unknown.any() else None
             yield ClusterBounds(known, nothing, nowhere, np.zeros(0))
 
 
@@ -154,8 +168,7 @@ def _of_rows(space: Space, floors: Floats, rows: Ints, most: int | None) -> Clus
         kept = kept[inside]
     variants, bases = np.divmod(kept, len(rows))
     used, place = np.unique(bases, return_inverse=True)
-    own = space.where(rows[used])
-    own = replace(own, base=replace(own.base, several_sizes=False))
+    own = space.of_one(rows[used])
     return ClusterBounds(least, own, variants * len(used) + place, of_cluster[kept], others)
 
 

@@ -12,13 +12,17 @@ from meshwright.economy.objectives import OBJECTIVES, Objective, objective
 from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
+from meshwright.verbs.plan.clusters.batch_range import BatchRange
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, checked
 from meshwright.verbs.plan.search_space import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoiceRequest:
-    """The options of a cluster choice: candidate clusters, objective, limits and terms."""
+    """The options of a cluster choice: candidate clusters, objective, limits and terms.
+
+    ``batches``: global batches to choose from, where the question does not fix one.
+    """
 
     on: tuple[str, ...]
     objective: str = "throughput"
@@ -26,6 +30,7 @@ class ClusterChoiceRequest:
     tokens: str | int | None = None
     assume: tuple[str, ...] = ()
     price: str = ON_DEMAND
+    batches: BatchRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,12 @@ class CheckedClusterRequest:
     settled: tuple[tuple[Setting, Scope], ...]
 
 
-def question_on(question: PlanRequest, offer: Offer) -> PlanRequest:
-    """Return the question of one cluster on offer."""
-    return replace(question, header=question.header.model_copy(update={"cluster": offer.on}))
+def question_on(question: PlanRequest, offer: Offer, batch: int | None = None) -> PlanRequest:
+    """Return the question of one cluster on offer, and of one global batch if that is not the question's own."""
+    update: dict[str, object] = {"cluster": offer.on}
+    if batch is not None:
+        update["workload"] = question.header.workload.model_copy(update={"global_batch": batch})
+    return replace(question, header=question.header.model_copy(update=update))
 
 
 def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> CheckedClusterRequest:
@@ -55,7 +63,8 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
         clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
         problems += terms.unknown_families(clusters)
-        problems += _of_one_cluster(question) if len(offered) > 1 else ()
+        several = len(offered) > 1 or request.batches is not None
+        problems += _of_one_cluster(question) if several else ()
     if problems or terms is None or aim is None or offered is None or settled is None:
         raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])
     return CheckedClusterRequest(terms, aim, offered, settled)
@@ -116,7 +125,7 @@ def _unknown(
 
 def _of_one_cluster(question: PlanRequest) -> Iterator[Problem]:
     """Yield a problem for each option that is only searched on one cluster."""
-    rule = "is for one cluster of a known size"
+    rule = "is for one cluster of a known size and one global batch"
     hint = "without it first, then with it on the cluster of the best plan"
     if question.stages != "balanced":
         yield Problem("stages", question.stages, rule, hint)

@@ -1,7 +1,7 @@
-"""Search the plans of several clusters together: those that differ only in size share arrays.
+"""Search the plans of several clusters together: those that differ only in devices and batch share arrays.
 
-The space, its bounds, the scores and the draws of errors of all sizes are computed at once, because most of the time of
-a short array goes into its fixed costs. What is found of each cluster is what a search of it alone finds.
+The space, its bounds, the scores and the draws of errors of all of them are computed at once, because most of the time
+of a short array goes into its fixed costs. What is found of each cluster is what a search of it alone finds.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.search_steps import ScoredRows, joined_plans, run_together
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
-from meshwright.verbs.plan.clusters.cluster_bounds import batches_of_sizes
+from meshwright.verbs.plan.clusters.cluster_bounds import batches_of_sizes, largest_of, space_of_questions
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, plans_to_show, recommendation
 from meshwright.verbs.plan.recommendation import Recommended, compared_rows, recommended
 from meshwright.verbs.plan.search_space import (
@@ -25,7 +25,6 @@ from meshwright.verbs.plan.search_space import (
     pruned_space,
     scoring,
     search_steps,
-    searched_space,
 )
 
 Asked = tuple[PlanRequest, Scope, Setting]
@@ -40,17 +39,19 @@ def search_clusters(asked: Sequence[Asked]) -> list[Recommended]:
 
 
 def _search_sizes(asked: Sequence[Asked]) -> list[Recommended]:
-    """Search clusters that differ only in size."""
-    sizes = [setting.cluster.devices for _, _, setting in asked]
-    _, scope, largest = asked[int(np.argmax(sizes))]
-    whole = searched_space(scope, largest, tuple(dict.fromkeys(sizes)))
+    """Search questions that differ only in devices and batch."""
+    questions = [(scope, setting) for _, scope, setting in asked]
+    _, largest = largest_of(questions)
+    whole = space_of_questions(questions)
     cheap = has_closed_form(whole)
     pruned = pruned_space(whole if cheap.all() else whole.only(cheap), largest)
     bounds = [(each.step_s, each.total_bytes) for each in pruned.bounds(pruned.left)]
     searches = []
-    for (_, own_scope, setting), size in zip(asked, sizes, strict=True):
-        left = _of_size(pruned.left, bounds, size)
-        searches.append(search_steps(whole.of_size(size), own_scope, setting, left))
+    for scope, setting in questions:
+        numbers = setting.cluster.devices, setting.workload.computed_sequences
+        own = whole.of_one(whole.rows_of(*numbers))
+        left = _of_one(pruned.left, bounds, pruned.left.rows_of(*numbers))
+        searches.append(search_steps(own, scope, setting, left))
     found = run_together(searches, scoring(largest))
     shown = [plans_to_show(question, setting) for question, _, setting in asked]
     rows = [
@@ -66,11 +67,12 @@ def _search_sizes(asked: Sequence[Asked]) -> list[Recommended]:
     ]
 
 
-def _of_size(left: Space, bounds: Sequence[tuple[NDArray[np.float64], ...]], size: int) -> PrunedSpace:
-    """Return the part of one cluster size, with its bounds."""
-    rows = left.base.devices == size
+def _of_one(
+    left: Space, bounds: Sequence[tuple[NDArray[np.float64], ...]], rows: NDArray[np.bool_]
+) -> PrunedSpace:
+    """Return the part of one question, with its bounds."""
     own = [ScoredRows(step_s[rows], total[rows], np.isfinite(step_s[rows])) for step_s, total in bounds]
-    return PrunedSpace(left.of_size(size), lambda of: own)
+    return PrunedSpace(left.of_one(rows), lambda of: own)
 
 
 def _responses(parts: Sequence[PlanArrays], largest: Setting) -> list[NDArray[np.float64]]:
