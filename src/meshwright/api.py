@@ -104,7 +104,7 @@ def plan(
     ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
     as in a plan, ``tokens``, ``assume``, ``price`` as of ``predict``. Raises InfeasibleError when nothing fits.
     """
-    from meshwright.verbs.plan.clusters.batch_range import batch_or_range
+    from meshwright.verbs.plan.clusters.batch_choice import batch_or_range
 
     batches = batch_or_range(global_batch, batch_range)
     global_batch = global_batch if batches is None else batches.high

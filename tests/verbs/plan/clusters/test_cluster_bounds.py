@@ -16,9 +16,9 @@ from meshwright.economy.training_cost import TrainingCost
 from meshwright.search.space.legal_plans import DEGREES, factorisations, raw_plans
 from meshwright.verbs.plan.clusters.best_plan import best_plan
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
-from meshwright.verbs.plan.clusters.offered_cluster import FoundPlans, OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters
+from meshwright.verbs.plan.clusters.searched_cluster import FoundPlans, OfferedCluster
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, setting_of
 from meshwright.verbs.plan.search_space import search_scope, searched_schedules
 

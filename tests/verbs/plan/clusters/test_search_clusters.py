@@ -9,9 +9,23 @@ from meshwright.verbs.plan.clusters.search_clusters import search_clusters
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer, checked
 
 QUESTIONS = {
-    "dense": (MODEL, "megatron-core", "h100-sxm-80gb", (2, 8, 12, 24), ("cp=1", "virtual_stages=1"), None),
-    "experts": ("mixtral-8x7b", "megatron-core", "h200-sxm-141gb", (8, 16), ("micro_batch=1", "cp=1"), None),
-    "some without forms": (MODEL, "meshwright", "h100-sxm-80gb", (2, 4), ("recompute=none",), "1f1b,zb-h1"),
+    "dense": (MODEL, "megatron-core", "h100-sxm-80gb", (2, 12, 24), ("cp=1", "recompute=none"), None),
+    "experts": (
+        "mixtral-8x7b",
+        "megatron-core",
+        "h200-sxm-141gb",
+        (8, 16),
+        ("micro_batch=1", "cp=1", "virtual_stages=1"),
+        None,
+    ),
+    "some without forms": (
+        MODEL,
+        "meshwright",
+        "h100-sxm-80gb",
+        (2, 4),
+        ("recompute=none", "cp=1"),
+        "1f1b,zb-h1",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from meshwright.economy.cluster_row import cluster_row, family_row
 from meshwright.economy.limits_probability import doubt
 from meshwright.economy.objectives import MOST_TOKENS, Objective
 from meshwright.economy.training_cost import TrainingCost
-from meshwright.verbs.plan.clusters.batch_range import best_batches
+from meshwright.verbs.plan.clusters.batch_choice import best_batches
 from meshwright.verbs.plan.clusters.cluster_request import (
     CheckedClusterRequest,
     ClusterChoiceRequest,
@@ -21,7 +21,6 @@ from meshwright.verbs.plan.clusters.cluster_request import (
 from meshwright.verbs.plan.clusters.infeasible import NoClusterError, infeasible_error
 from meshwright.verbs.plan.clusters.mfu_assumptions import at_assumed_mfu
 from meshwright.verbs.plan.clusters.nearby_batches import nearby_batch_remark
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import (
     PricedAnswer,
     priced_answer,
@@ -31,6 +30,7 @@ from meshwright.verbs.plan.clusters.proposal_cost import (
     within_limits,
 )
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters, with_bounds
+from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress

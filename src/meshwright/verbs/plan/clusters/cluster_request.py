@@ -12,7 +12,7 @@ from meshwright.economy.objectives import OBJECTIVES, Objective, objective
 from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.setting import Setting
-from meshwright.verbs.plan.clusters.batch_range import BatchRange
+from meshwright.verbs.plan.clusters.batch_choice import BatchRange
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, checked
 from meshwright.verbs.plan.search_space import Scope
 

@@ -10,7 +10,7 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, pareto_front
 from meshwright.economy.objectives import Objective
 from meshwright.errors import InfeasibleError
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.search_space import searched_space
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.report_with_assumptions import slowdown_to
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 
 
 def at_assumed_mfu(

@@ -7,11 +7,11 @@ from math import ceil, floor, inf
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.objectives import Objective
 from meshwright.search.space.legal_plans import divisors
-from meshwright.verbs.plan.clusters.batch_range import BatchRange
+from meshwright.verbs.plan.clusters.batch_choice import BatchRange
 from meshwright.verbs.plan.clusters.best_plan import best_plan
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
 from meshwright.verbs.plan.clusters.cluster_request import question_on
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 
 NEAR = 0.125
 """The part of the batch by which another may differ."""
@@ -38,11 +38,13 @@ def nearby_batch_remark(
     values = [_value(aim, one, found.least_s) for one, found in zip(others, bounds, strict=True)]
     best = min(range(len(others)), key=values.__getitem__)
     other = others[best]
-    if values[best] >= now * (1 - WORTH_A_WORD):
+    worth, least_s = now * (1 - WORTH_A_WORD), bounds[best].least_s
+    if least_s is None or values[best] >= worth:
         return None
-    plan = best_plan(other.scope, other.setting, inf, bounds[best])
+    # Values grow with the step at least in proportion, so a longer step than this is worse than what is worth a word.
+    plan = best_plan(other.scope, other.setting, least_s * worth / values[best], bounds[best])
     value = inf if plan is None else _value(aim, other, plan.step_s)
-    if plan is None or value > now * (1 - WORTH_A_WORD) or not limits.met(other.course.costs(plan.step_s)):
+    if plan is None or value > worth or not limits.met(other.course.costs(plan.step_s)):
         return None
     return (
         f"global batch {other.setting.workload.global_batch} in place of {batch} opens {other.offer.on}, whose fastest "

@@ -19,9 +19,9 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, dominating_cluster
 from meshwright.economy.objectives import Objective
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
-from meshwright.verbs.plan.clusters.offered_cluster import OfferedCluster
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer, priced_answer
 from meshwright.verbs.plan.clusters.search_clusters import search_clusters
+from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.search_space import Progress
 
