@@ -50,7 +50,7 @@ def test_a_device_holds_the_base_in_its_type_and_states_of_adapters_only(base, e
     assert held["parameter"] == pytest.approx(LAYERS * MATRICES * each + others, rel=2e-3)
     assert held["gradient"] == program.stack.gradient_bytes * trained
     assert held["optimizer"] == program.stack.optimizer_bytes * trained
-    assert rank_ledger(program, 0, sharding)["parameters"] == held["parameter"]
+    assert rank_ledger(program, 0, sharding, setting.cluster)["parameters"] == held["parameter"]
 
 
 def test_a_gather_moves_the_quantised_bytes():

@@ -10,13 +10,13 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts
-from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
+from meshwright.cost.constants import KERNEL_NUMBERS, constant_on, kernels
 from meshwright.cost.flops_per_token import (
     FORWARD_PART,
     model_flops_per_token,
     recomputed_flops_per_token,
 )
-from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
+from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory, usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
@@ -94,14 +94,14 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan, setting),
         memory_bytes=memory,
-        fits=bool(fits(memory["total"], memory["capacity"])) and hosts_fit(memory),
+        fits=bool(fits(memory["total"], cluster)) and hosts_fit(memory, cluster),
         fits_probability=fits_probability(memory["total"], setting),
         breakdown_s=estimate.parts,
         usd_per_hour=usd,
         usd_per_step=None if usd is None else usd * step_s / 3600,
         joules_per_step=_joules(step_s, setting),
         origin=_origins(estimate, setting, error),
-        remarks=_remarks(memory),
+        remarks=_remarks(memory, cluster),
     )
 
 
@@ -140,6 +140,7 @@ def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[s
         "total_low": int(interval.low * totals[worst]),
         "total_high": int(interval.high * totals[worst]),
         "capacity": capacity,
+        "usable": int(usable_device_bytes(setting.cluster)),
         **estimate.ledgers[worst],
         **_on_hosts(estimate, setting),
         "worst_rank": worst,
@@ -156,15 +157,15 @@ def _on_hosts(estimate: Estimate, setting: Setting) -> dict[str, int]:
     return {"host": devices * max(estimate.host), "host_capacity": node.host_memory_bytes}
 
 
-def hosts_fit(memory: Mapping[str, Any]) -> bool:
+def hosts_fit(memory: Mapping[str, Any], cluster: Cluster) -> bool:
     """Return true if what is offloaded stays within its usual share of host memory."""
-    return "host" not in memory or bool(fits_host_memory(memory["host"], memory["host_capacity"]))
+    return "host" not in memory or bool(fits_host_memory(memory["host"], cluster, memory["host_capacity"]))
 
 
-def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:
-    if hosts_fit(memory):
+def _remarks(memory: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
+    if hosts_fit(memory, cluster):
         return ()
-    share = constants()["usable_host_memory"]
+    share = constant_on(cluster, "usable_host_memory")
     usable = f"{share:.0%} of its {memory['host_capacity'] / GIB:,.0f} GiB"
     return (
         f"what is offloaded takes {memory['host'] / GIB:,.0f} GiB of a host, more than {usable}: offload less",

@@ -12,13 +12,38 @@ from meshwright.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
+class GivenConstants:
+    """Constants of the cost model that the user gave, with their values: these have no spread.
+
+    ``source``: the file that they were given in. ``unused``: those of other devices, stacks and tiers.
+    """
+
+    source: str
+    values: tuple[tuple[str, float], ...] = ()
+    unused: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the constants with their origin in words."""
+        given = ", ".join(f"{name} = {value:g}" for name, value in self.values)
+        changing_nothing = f"of {self.source} change nothing here: {', '.join(self.unused)}"
+        return "; ".join(
+            [
+                *([f"given in {self.source}, without spread: {given}"] if given else []),
+                *([changing_nothing] if self.unused else []),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """Model, cluster, workload and stack of a planning question."""
+    """Model, cluster, workload and stack of a planning question; ``given`` are constants that the user gave."""
 
     model: ModelGraph
     cluster: Cluster
     workload: Workload
     stack: Stack
+    given: GivenConstants | None = None
 
     @classmethod
     def of(

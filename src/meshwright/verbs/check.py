@@ -15,7 +15,6 @@ import numpy as np
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.constants import constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem
@@ -263,7 +262,7 @@ def _too_large(
     best: Proposal | None,
 ) -> Problem:
     memory = report.memory_bytes
-    usable = constants()["usable_memory"] * memory["capacity"]
+    usable = memory["usable"]
     worst = memory["stages"][memory["worst_rank"]]
     largest = max((k for k in worst if k not in ("rank", "layers", "total")), key=lambda k: worst[k])
     rule = (

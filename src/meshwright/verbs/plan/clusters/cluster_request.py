@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from meshwright.cluster.catalog_prices import ON_DEMAND
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.shorthand import SOURCE
+from meshwright.cost.constants_file import Constants, Given, read_constants
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer, offers
 from meshwright.economy.objectives import OBJECTIVES, Objective, objective
@@ -18,7 +19,7 @@ from meshwright.verbs.plan.search_space import Scope
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoiceRequest:
-    """The options of a cluster choice: candidate clusters, objective, limits and terms."""
+    """The options of a cluster choice: candidate clusters, objective, limits, terms and given constants."""
 
     on: tuple[str, ...]
     objective: str = "throughput"
@@ -26,6 +27,7 @@ class ClusterChoiceRequest:
     tokens: str | int | None = None
     assume: tuple[str, ...] = ()
     price: str = ON_DEMAND
+    constants: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
     aim = attempted(lambda: objective(request.objective), problems)
     problems += request.limits.problems(terms)
     offered = attempted(lambda: offers(request.on), problems)
-    settled = _settled(question, offered, terms or TrainingTerms(), problems)
+    given = attempted(lambda: read_constants(request.constants), problems) or Constants()
+    settled = _settled(question, offered, terms or TrainingTerms(), given, problems)
     if offered is not None and terms is not None:
         clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
@@ -62,9 +65,16 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
 
 
 def _settled(
-    question: PlanRequest, offered: tuple[Offer, ...] | None, terms: TrainingTerms, problems: list[Problem]
+    question: PlanRequest,
+    offered: tuple[Offer, ...] | None,
+    terms: TrainingTerms,
+    given: Constants,
+    problems: list[Problem],
 ) -> tuple[tuple[Setting, Scope], ...] | None:
-    """Return a setting and a scope for each offer; of offers that differ only in size, check the last one."""
+    """Return a setting and a scope for each offer; of offers that differ only in size, check the last one.
+
+    Settings have the given constants. Those of sizes of one device share a stack, so that they are bounded together.
+    """
     if offered is None:
         of_question: list[Problem] = []
         attempted(lambda: checked(question, None), of_question)
@@ -75,14 +85,16 @@ def _settled(
         kind: attempted(lambda offer=offer: checked(question_on(question, offer), None), problems)  # type: ignore[misc]
         for kind, offer in last.items()
     }
+    problems += given.unknown_stacks(pair[0].stack.name for pair in found.values() if pair is not None)
     if problems:
         return None
+    found = {kind: pair and (given.on(pair[0]), pair[1]) for kind, pair in found.items()}
     settled = []
     for offer in offered:
         pair = found[_kind(offer)]
         assert pair is not None, "what is wrong is a problem"
         setting, scope = pair
-        settled.append((replace(setting, cluster=terms.on(offer.cluster)), scope))
+        settled.append((given.on(replace(setting, cluster=terms.on(offer.cluster))), scope))
     return tuple(settled)
 
 
