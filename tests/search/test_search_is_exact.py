@@ -56,7 +56,7 @@ def test_the_best_plans_are_those_of_pricing_every_plan(seed):
     plans = searched_space(scope, setting).plans
     every = evaluate(plans, setting)
     setting = with_room_for(setting, every.total_bytes, share)
-    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes) & every.hosts_hold
+    fit = fits(every.total_bytes, setting.cluster) & every.hosts_hold
     assert share - 0.05 <= fit.mean()
     _, found = search(scope, setting)
     wanted = best_of_kinds(plans, every.step_s, fit)[:TOP]

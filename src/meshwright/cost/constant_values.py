@@ -107,7 +107,9 @@ def is_known(setting: Setting, name: str) -> bool:
     """Return true if the cluster's calibration has its own value of a constant, or the user gave one."""
     field = parts_of_name(name)[2]
     given = setting.given.values if setting.given else ()
-    return field in dict(setting.cluster.calibration) or any(field == parts_of_name(one)[2] for one, _ in given)
+    return field in dict(setting.cluster.calibration) or any(
+        field == parts_of_name(one)[2] for one, _ in given
+    )
 
 
 def is_used(name: str, setting: Setting) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from meshwright.cluster.catalog import is_device
 from meshwright.cost.constant_values import ANY, is_used, parts_of_name, with_values
@@ -64,7 +65,7 @@ def read_constants(given: Given | None) -> Constants:
     if given is None:
         return Constants()
     if isinstance(given, Mapping):
-        data, source = dict(given), AS_MAPPING
+        data, source = dict[str, Any](given), AS_MAPPING
     else:
         text = read_file(given, FIELD, f"a file of names and values, {EXAMPLE}")
         data, source = _read(text, str(given)), str(given)
@@ -72,14 +73,15 @@ def read_constants(given: Given | None) -> Constants:
     if problems:
         raise InputError(problems)
     names = sorted(data, key=_narrowness)
-    return Constants({str(name): float(data[name]) for name in names}, source)  # type: ignore[arg-type]
+    return Constants({str(name): float(data[name]) for name in names}, source)
 
 
-def _read(text: str, source: str) -> dict[str, object]:
+def _read(text: str, source: str) -> dict[str, Any]:
+    """Return the names and values of a file's text. Raise InputError that names the file."""
     try:
         return read_mapping(text, FIELD, EXAMPLE, finite=False)
     except InputError as error:
-        rules = [replace(problem, rule=f"{problem.rule} in {source}") for problem in error.problems]
+        rules = [replace(problem, rule=f"{problem.rule}, in {source}") for problem in error.problems]
         raise InputError(rules) from None
 
 

@@ -10,6 +10,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts
+from meshwright.cost.constant_values import parts_of_name
 from meshwright.cost.constants import KERNEL_NUMBERS, constant_on, kernels
 from meshwright.cost.flops_per_token import (
     FORWARD_PART,
@@ -28,7 +29,7 @@ from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
-from meshwright.plans.setting import Setting
+from meshwright.plans.setting import GivenConstants, Setting
 from meshwright.program.lowering.lower_plan import recomputed_model
 from meshwright.result import Report
 from meshwright.units import GIB
@@ -207,8 +208,11 @@ def _origins(estimate: Estimate, setting: Setting, error: StepError) -> dict[str
         "stands beside it"
     )
     offload = {"breakdown_s.offload": copies} if OFFLOAD in estimate.parts else {}
+    given = {"constants": setting.given.text} if setting.given else {}
+    kernels_origin = _kernels_origin(setting.cluster, setting.given)
     return offload | {
-        "step_time_s": f"predicted: {estimate.method}; kernel constants {_kernels_origin(setting.cluster)}",
+        "step_time_s": f"predicted: {estimate.method}; kernel constants {kernels_origin}",
+        **given,
         "step_time_low_s": error.origin,
         "step_time_high_s": error.origin,
         "fits_probability": memory_origin(),
@@ -229,12 +233,18 @@ def _mfu_origin(setting: Setting) -> str:
     return f"{counted} per token over the dense peak; docs/metrics.md"
 
 
-def _kernels_origin(cluster: Cluster) -> str:
-    """Return the origin of the kernel constants, and the names that the cluster's file overrides."""
+def _kernels_origin(cluster: Cluster, given: GivenConstants | None) -> str:
+    """Return the origin of the kernel constants, and the names that the cluster's file overrides.
+
+    Those that were ``given`` have an origin of their own.
+    """
     device = cluster.pool.device.id
     kernel = kernels(device)
+    others = {parts_of_name(name)[2] for name, _ in given.values} if given else set[str]()
     known = [
-        name for name in dict(cluster.calibration) if name in KERNEL_NUMBERS or name.startswith("attention_")
+        name
+        for name in dict(cluster.calibration)
+        if name not in others and (name in KERNEL_NUMBERS or name.startswith("attention_"))
     ]
     whose = "measured" if kernel.measured else f"not measured on {device}; those of {kernel.family} stand in"
     if not known:

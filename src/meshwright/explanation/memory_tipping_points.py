@@ -87,7 +87,9 @@ def memory_tipping_points(field: Field) -> Iterator[TippingPoint]:
     else:
         if leanest < inf:
             yield _tipping_point(field, least_capacity(leanest, own.cluster), 1)
-        yield _tipping_point(field, least_capacity(own.total_bytes, own.cluster) - 1, -1, "this plan no longer fits; ")
+        yield _tipping_point(
+            field, least_capacity(own.total_bytes, own.cluster) - 1, -1, "this plan no longer fits; "
+        )
 
 
 def _tipping_point(field: Field, capacity: int, way: int, prefix: str = "") -> TippingPoint:

@@ -9,8 +9,8 @@ Where steps are validated afterwards, what they overwrite is kept meanwhile.
 
 from collections.abc import Mapping, Sequence
 
-from meshwright.cost.memory.backward_peak import Moment, StageBlocks, moments, worst_moment
 from meshwright.cluster.cluster import Cluster
+from meshwright.cost.memory.backward_peak import Moment, StageBlocks, moments, worst_moment
 from meshwright.cost.memory.memory_breakdown import workspace_bytes
 from meshwright.cost.memory.zero_unsharded_buffers import (
     ZeroBufferRule,

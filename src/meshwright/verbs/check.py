@@ -6,7 +6,7 @@ interval of two predictions' ratio allows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.constants_file import Constants, Given, read_constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem
@@ -38,6 +39,7 @@ from meshwright.search.nearby.smallest_fix import SmallestFix, mend
 from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
+from meshwright.verbs.load_plan import checked_on
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
@@ -110,22 +112,25 @@ class Checked:
         }
 
 
-def check_text(text: str, where: str, request: ImportRequest) -> Checked:
-    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows."""
+def check_text(text: str, where: str, request: ImportRequest, constants: Given | None = None) -> Checked:
+    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows.
+
+    ``constants`` of the cost model by name, as a file or a mapping.
+    """
+    given = read_constants(constants)
     if is_plan(text):
-        return _check_plan_file(text, where, request)
+        return _check_plan_file(text, where, request, given)
     imported = import_text(text, request, launcher_beside(where))
     foreign, setting = imported.foreign, None
     if imported.plan is None:
         return Checked(problems=imported.problems, unread=foreign.unread)
     workload = workload_of(_long(imported.plan, imported.model.architecture))
     setting = Setting.of(imported.model, imported.cluster, workload, imported.stack, imported.plan.dtypes)
-    return _checked(
-        imported.plan, setting, list(imported.problems), foreign, imported.changed_file.file_problems
-    )
+    setting, further = checked_on(given, setting), imported.changed_file.file_problems
+    return _checked(imported.plan, setting, list(imported.problems), foreign, further)
 
 
-def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
+def _check_plan_file(text: str, where: str, request: ImportRequest, given: Constants) -> Checked:
     plan = with_files_read(parse_plan(text, where), Path(where).parent)
     changes = {"model": request.model, "cluster": request.on, "stack": request.stack}
     plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
@@ -140,7 +145,7 @@ def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
     except InputError:
         return Checked(problems=_problems(plan, nouns.model, nouns.cluster, nouns.stack), plan=plan)
     setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
-    return _checked(plan, setting, [], None)
+    return _checked(plan, checked_on(given, setting), [], None)
 
 
 def _problems(
@@ -172,7 +177,7 @@ def _checked(
     short = _short(plan)
     try:
         nouns = setting.model, setting.cluster, setting.stack
-        resolved = resolve_with(plan, *nouns, stack_binds=True, further=further)
+        resolved = replace(resolve_with(plan, *nouns, stack_binds=True, further=further), setting=setting)
         report = predicted(resolved)
         if foreign is not None and not report.fits and "recompute" not in foreign.facts and short is not None:
             short, report, doubt = _recomputed(short, report, setting)
@@ -210,7 +215,7 @@ def _recomputed(
     """With recomputation, where the file can not say whether there is any and without it the plan would not fit."""
     full = short.model_copy(update={"recompute": "full"})
     nouns = setting.model, setting.cluster, setting.stack
-    again = predicted(resolve_with(full, *nouns))
+    again = predicted(replace(resolve_with(full, *nouns), setting=setting))
     if not again.fits:
         return short, report, []
     without = format_bytes(report.memory_bytes["total"])

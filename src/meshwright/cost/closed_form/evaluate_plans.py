@@ -86,9 +86,9 @@ def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
     """Return the mask of plans that fit, on the devices and on the hosts."""
     result = np.zeros(len(plans), dtype=np.bool_)
     for rows, group in pipeline_groups(plans, setting):
-        result[rows] = np.asarray(fits(total_bytes(worst_ledger(group)), setting.cluster)) & host_memory_suffices(
-            group
-        )
+        result[rows] = np.asarray(
+            fits(total_bytes(worst_ledger(group)), setting.cluster)
+        ) & host_memory_suffices(group)
     return result
 
 

@@ -34,8 +34,8 @@ from meshwright.cost.closed_form.step_parts import (
     update,
     with_sends,
 )
-from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.lower_bounds.automatic_schedule_memory import leading_forward_passes, min_passes_held
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import activations, ledgers_without_lists, saved_activation_bytes
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays

@@ -40,7 +40,7 @@ def usable_device_bytes(cluster: Cluster, capacity_bytes: int | None = None) -> 
 
 
 def fits(total: Number, cluster: Cluster, capacity_bytes: int | None = None) -> Number:
-    """Return true where the peak is within the usable memory of a device; ``capacity_bytes`` as ``usable_device_bytes``."""
+    """Return true where the peak is within the usable memory of a device, of ``capacity_bytes`` if given."""
     return np.asarray(total) <= usable_device_bytes(cluster, capacity_bytes)
 
 

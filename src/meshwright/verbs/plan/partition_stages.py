@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.layer_partition_costs import LayerCosts, layer_costs
-from meshwright.cost.memory.memory_breakdown import fits
+from meshwright.cost.memory.memory_breakdown import fits, usable_device_bytes
 from meshwright.cost.plan_report import closed_form
 from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.short_plans import short_plan

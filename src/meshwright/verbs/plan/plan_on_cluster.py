@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.lower_bounds.state_memory import state_memory_bound
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture

@@ -25,6 +25,7 @@ from meshwright.verbs.plan.clusters.rank_clusters import OfferedCluster, rank_cl
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
+from meshwright.verbs.predict.predict_plan import constants_remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,10 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     best = [next(one for one in priced if one.standing is standing) for standing in shown]
     first = best[0].answer
     proposals = tuple(one.proposal for one in best)
-    remarks = checked.terms.remarks([one.course.setting.cluster for one in contenders])
+    remarks = [
+        *checked.terms.remarks([one.course.setting.cluster for one in contenders]),
+        *constants_remarks(shown[0].course.setting),
+    ]
     counts = {field.name: getattr(first, field.name) for field in fields(first)}
     if len(contenders) > 1:
         counts["search_time_s"] = time.perf_counter() - began
