@@ -11,7 +11,7 @@ with the narrower owner counts: ``h100:gemm_efficiency`` before ``*:gemm_efficie
 and tiers change nothing, so that one file serves several clusters.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
@@ -45,23 +45,17 @@ class Constants:
         if not self.values:
             return setting
         used = {name: value for name, value in self.values.items() if is_used(name, setting)}
-        own = {parts_of_name(name)[1:]: (name, value) for name, value in used.items()}
+        own = {parts_of_name(name)[2]: (name, value) for name, value in used.items()}
         unused = tuple(name for name in self.values if name not in used)
         given = GivenConstants(self.source, tuple(own.values()), unused)
         return replace(with_values(setting, used, f"given in {self.source}"), given=given)
 
-    def unknown_stacks(self, own: Iterable[str]) -> Iterator[Problem]:
-        """Yield a problem for each stack that neither is known nor is one of the question's ``own``."""
-        known = {ANY, *owners("stack"), *own}
-        for name, value in self.values.items():
-            owner, sign, number = parts_of_name(name)
-            if sign == "/" and owner not in known:
-                near = nearest(name, [f"{stack}/{number}" for stack in sorted(known)])
-                yield Problem(f"{FIELD}.{name}", value, f"no stack is named {owner}", near)
 
+def read_constants(given: Given | None, own: Iterable[str] | None = None) -> Constants:
+    """Return the constants of a file (YAML or JSON) or mapping. Raise InputError with all problems.
 
-def read_constants(given: Given | None) -> Constants:
-    """Return the constants of a file (YAML or JSON) or mapping. Raise InputError with all problems."""
+    ``own`` are the stacks of the question, which need not be known ones; None: their names are not known.
+    """
     if given is None:
         return Constants()
     if isinstance(given, Mapping):
@@ -69,11 +63,17 @@ def read_constants(given: Given | None) -> Constants:
     else:
         text = read_file(given, FIELD, f"a file of names and values, {EXAMPLE}")
         data, source = _read(text, str(given)), str(given)
-    problems = [problem for name, value in data.items() for problem in _problems(str(name), value)]
+    stacks = None if own is None else sorted({*owners("stack"), *own})
+    problems = [problem for name, value in data.items() for problem in _problems(str(name), value, stacks)]
     if problems:
         raise InputError(problems)
     names = sorted(data, key=_narrowness)
     return Constants({str(name): float(data[name]) for name in names}, source)
+
+
+def with_constants(setting: Setting, given: Given | None) -> Setting:
+    """Return a setting with constants that were given. Raise InputError with all problems."""
+    return read_constants(given, [setting.stack.name]).on(setting)
 
 
 def _read(text: str, source: str) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _narrowness(name: object) -> int:
     return 0 if not sign else 1 if owner == ANY else 2
 
 
-def _problems(name: str, value: object) -> Iterator[Problem]:
-    """Yield what is wrong with one constant."""
+def _problems(name: str, value: object, stacks: Sequence[str] | None) -> Iterator[Problem]:
+    """Yield what is wrong with one constant; ``stacks`` are those that there are, None: any."""
     where, known = f"{FIELD}.{name}", constant_named(name)
     if known is None:
         yield Problem(where, value, "is no constant of the cost model", nearest(name, full_names()))
@@ -100,6 +100,10 @@ def _problems(name: str, value: object) -> Iterator[Problem]:
     owner, sign, number = parts_of_name(name)
     if sign == ":" and owner not in (ANY, *owners("family")):
         yield Problem(where, value, f"no family of kernels is named {owner}", _family(owner, number))
+        return
+    if sign == "/" and stacks is not None and owner not in (ANY, *stacks):
+        near = nearest(name, [f"{stack}/{number}" for stack in stacks])
+        yield Problem(where, value, f"no stack is named {owner}", near)
         return
     usual = f"{name}: {usual_value(name):.4g}"
     if isinstance(value, bool) or not isinstance(value, int | float):

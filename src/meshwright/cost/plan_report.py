@@ -241,12 +241,13 @@ def _kernels_origin(cluster: Cluster, given: GivenConstants | None) -> str:
     device = cluster.pool.device.id
     kernel = kernels(device)
     others = {parts_of_name(name)[2] for name, _ in given.values} if given else set[str]()
-    known = [
-        name
-        for name in dict(cluster.calibration)
-        if name not in others and (name in KERNEL_NUMBERS or name.startswith("attention_"))
+    own = [
+        name for name in dict(cluster.calibration) if name in KERNEL_NUMBERS or name.startswith("attention_")
     ]
+    known = [name for name in own if name not in others]
     whose = "measured" if kernel.measured else f"not measured on {device}; those of {kernel.family} stand in"
+    if len(known) < len(own):
+        whose += ", but for those given by name"
     if not known:
         return f"{whose} ({kernel.origin})"
     rest = "" if kernel.measured else f"; for others those of {kernel.family} stand in"

@@ -26,13 +26,10 @@ class GivenConstants:
     def text(self) -> str:
         """Return the constants with their origin in words."""
         given = ", ".join(f"{name} = {value:g}" for name, value in self.values)
-        changing_nothing = f"of {self.source} change nothing here: {', '.join(self.unused)}"
-        return "; ".join(
-            [
-                *([f"given in {self.source}, without spread: {given}"] if given else []),
-                *([changing_nothing] if self.unused else []),
-            ]
-        )
+        parts = [f"given in {self.source}, without spread: {given or 'none'}"]
+        if self.unused:
+            parts.append(f"of others there, this question depends on none: {', '.join(self.unused)}")
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

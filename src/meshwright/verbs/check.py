@@ -15,7 +15,7 @@ import numpy as np
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.constants_file import Constants, Given, read_constants
+from meshwright.cost.constants_file import Given, with_constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem
@@ -39,7 +39,6 @@ from meshwright.search.nearby.smallest_fix import SmallestFix, mend
 from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
-from meshwright.verbs.load_plan import checked_on
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
@@ -117,20 +116,19 @@ def check_text(text: str, where: str, request: ImportRequest, constants: Given |
 
     ``constants`` of the cost model by name, as a file or a mapping.
     """
-    given = read_constants(constants)
     if is_plan(text):
-        return _check_plan_file(text, where, request, given)
+        return _check_plan_file(text, where, request, constants)
     imported = import_text(text, request, launcher_beside(where))
     foreign, setting = imported.foreign, None
     if imported.plan is None:
         return Checked(problems=imported.problems, unread=foreign.unread)
     workload = workload_of(_long(imported.plan, imported.model.architecture))
     setting = Setting.of(imported.model, imported.cluster, workload, imported.stack, imported.plan.dtypes)
-    setting, further = checked_on(given, setting), imported.changed_file.file_problems
+    setting, further = with_constants(setting, constants), imported.changed_file.file_problems
     return _checked(imported.plan, setting, list(imported.problems), foreign, further)
 
 
-def _check_plan_file(text: str, where: str, request: ImportRequest, given: Constants) -> Checked:
+def _check_plan_file(text: str, where: str, request: ImportRequest, constants: Given | None) -> Checked:
     plan = with_files_read(parse_plan(text, where), Path(where).parent)
     changes = {"model": request.model, "cluster": request.on, "stack": request.stack}
     plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
@@ -145,7 +143,7 @@ def _check_plan_file(text: str, where: str, request: ImportRequest, given: Const
     except InputError:
         return Checked(problems=_problems(plan, nouns.model, nouns.cluster, nouns.stack), plan=plan)
     setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
-    return _checked(plan, checked_on(given, setting), [], None)
+    return _checked(plan, with_constants(setting, constants), [], None)
 
 
 def _problems(

@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from meshwright.cost.constants_file import Constants, Given, read_constants
+from meshwright.cost.constants_file import Given, read_constants
 from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.resolve import Resolved, resolve, with_files_read
 from meshwright.plans.resolve_overrides import resolve_overrides
-from meshwright.plans.setting import Setting
 
 
 def load(
@@ -33,16 +32,9 @@ def load(
     if constants is None:
         return resolved()
     problems: list[Problem] = []
-    given = attempted(lambda: read_constants(constants), problems)
     found = attempted(resolved, problems)
+    stacks = None if found is None else [found.setting.stack.name]
+    given = attempted(lambda: read_constants(constants, stacks), problems)
     if problems or given is None or found is None:
         raise InputError(problems)
-    return replace(found, setting=checked_on(given, found.setting))
-
-
-def checked_on(given: Constants, setting: Setting) -> Setting:
-    """Return the setting with its constants. Raise InputError for those of unknown stacks."""
-    problems = [*given.unknown_stacks([setting.stack.name])]
-    if problems:
-        raise InputError(problems)
-    return given.on(setting)
+    return replace(found, setting=given.on(found.setting))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from meshwright.cluster.catalog_prices import ON_DEMAND
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.shorthand import SOURCE
-from meshwright.cost.constants_file import Constants, Given, read_constants
+from meshwright.cost.constants_file import Given, read_constants
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer, offers
 from meshwright.economy.objectives import OBJECTIVES, Objective, objective
@@ -52,8 +52,7 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
     aim = attempted(lambda: objective(request.objective), problems)
     problems += request.limits.problems(terms)
     offered = attempted(lambda: offers(request.on), problems)
-    given = attempted(lambda: read_constants(request.constants), problems) or Constants()
-    settled = _settled(question, offered, terms or TrainingTerms(), given, problems)
+    settled = _settled(question, offered, terms or TrainingTerms(), request.constants, problems)
     if offered is not None and terms is not None:
         clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
@@ -68,7 +67,7 @@ def _settled(
     question: PlanRequest,
     offered: tuple[Offer, ...] | None,
     terms: TrainingTerms,
-    given: Constants,
+    constants: Given | None,
     problems: list[Problem],
 ) -> tuple[tuple[Setting, Scope], ...] | None:
     """Return a setting and a scope for each offer; of offers that differ only in size, check the last one.
@@ -79,14 +78,16 @@ def _settled(
         of_question: list[Problem] = []
         attempted(lambda: checked(question, None), of_question)
         problems += [problem for problem in of_question if not problem.field.startswith("cluster")]
+        attempted(lambda: read_constants(constants), problems)
         return None
     last = {_kind(offer): offer for offer in offered}
     found = {
         kind: attempted(lambda offer=offer: checked(question_on(question, offer), None), problems)  # type: ignore[misc]
         for kind, offer in last.items()
     }
-    problems += given.unknown_stacks(pair[0].stack.name for pair in found.values() if pair is not None)
-    if problems:
+    stacks = {pair[0].stack.name for pair in found.values() if pair is not None} or None
+    given = attempted(lambda: read_constants(constants, stacks), problems)
+    if problems or given is None:
         return None
     found = {kind: pair and (given.on(pair[0]), pair[1]) for kind, pair in found.items()}
     settled = []
