@@ -61,7 +61,7 @@ def global_constants() -> str:
 
 def owned_constants() -> str:
     """Constants that each kernel family, stack, recipe or tier has of its own."""
-    rows = list(csv.DictReader(_data("owned_constants.csv")))
+    rows = list(csv.DictReader(_data("constants_by_owner.csv")))
     forms = {
         "family": "FAMILY:{}",
         "stack": "STACK/{}",

@@ -92,7 +92,7 @@ def _narrowness(name: object) -> int:
 
 
 def _problems(name: str, value: object, stacks: Sequence[str] | None) -> Iterator[Problem]:
-    """Yield what is wrong with one constant; ``stacks`` are those that there are, None: any."""
+    """Yield the problems of one constant. ``stacks``: all that exist; None: a stack may have any name."""
     where, known = f"{FIELD}.{name}", constant_named(name)
     if known is None:
         yield Problem(where, value, "is no constant of the cost model", nearest(name, full_names()))

@@ -1,6 +1,6 @@
 """The constants of the cost model by name: owner, unit, range and meaning of each.
 
-``cost/data/constants.csv`` has those of everything, ``owned_constants.csv`` those that each kernel family, stack,
+``cost/data/constants.csv`` has those of everything, ``constants_by_owner.csv`` those that each kernel family, stack,
 recipe of fp8 or tier has of its own. Names are those of ``cost/constant_values.py``.
 """
 
@@ -70,7 +70,7 @@ def named_constants() -> tuple[NamedConstant, ...]:
 
 
 def _owned() -> Iterator[NamedConstant]:
-    for one in _read("owned_constants.csv", "family"):
+    for one in _read("constants_by_owner.csv", "family"):
         if one.owner == "fp8_recipe":
             yield from (replace(one, name=f"{RECIPE}{recipe}.{one.name}") for recipe in recipe_costs())
         else:
