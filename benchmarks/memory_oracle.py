@@ -21,7 +21,7 @@ from tracked_torch.trace import Layout, Traced, trace
 from meshwright import __version__
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
-from meshwright.cost.memory.memory_breakdown import workspace_bytes
+from meshwright.cost.constants import constants
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.model.operators.blocks import build_graph
@@ -172,6 +172,7 @@ def page(lines: Sequence[Line]) -> str:
     """The page."""
     worst = max((line.error("peak_bytes") for line in lines), key=abs)
     models, torch_release = len({line.case.model for line in lines}), torch.__version__.split("+")[0]
+    workspace = constants()["workspace_bytes"] / GIB
     in_file = load_stack("torchtitan").logit_bytes
     loss = f"{LOGIT_BYTES[False]} bytes of a logit at once, {LOGIT_BYTES[True]} with `loss_parallel`"
     return f"""# Predicted memory against PyTorch's memory tracker
@@ -195,7 +196,7 @@ Kept: what all blocks keep from the forward pass, without logits. Buffers: gathe
 are reduced, and messages, at the peak. The ledger ignores gradients of activations; where the backward pass of a layer
 is the peak, its buffers have all gradients of the layer already. Where two moments hold about as much, each side may
 name another one, so that buffers differ and peaks do not. The workspace of the ledger has no tensors and is left out
-({workspace_bytes() / GIB:.1f} GiB). The file of the stack says {in_file} bytes of a logit, as for other stacks;
+({workspace:.1f} GiB). The file of the stack says {in_file} bytes of a logit, as for other stacks;
 torchtitan's own configurations compute the loss in chunks, which the ledger does not know.
 
 {summary(lines)}

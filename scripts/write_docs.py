@@ -5,17 +5,24 @@
 an option changes on purpose.
 """
 
-import csv
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 
 from assertion_pages import assertion_counts, assertion_tables
 from command_line import frozen_list, verbs
+from constants_page import (
+    calibrated_file,
+    constants_given,
+    global_constants,
+    kernel_constants,
+    owned_constants,
+    recipe_constants,
+    stack_constants,
+)
 from explain_pages import (
     explained_against,
     explained_changes,
@@ -50,8 +57,6 @@ PICTURES = DOCS / "schedules"
 CHARTS = DOCS / "findings"
 OPTIONS = ROOT / "tests" / "house" / "cli_options.txt"
 MARKED = re.compile(r"(<!-- begin ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
-UNITS = {"_us": "µs", "_gb_s": "GB/s", "_mb": "MB"}
-CURVES = ("latency_us", "latency_per_rank_us", "bandwidth_gb_s", "saturation_mb", "saturation_power")
 
 
 def models() -> str:
@@ -169,45 +174,6 @@ def example_plan() -> str:
     return f"```text\n{text.getvalue().strip()}\n```\n"
 
 
-def constants() -> str:
-    """Global constants of the cost model."""
-    rows = _csv_rows("constants.csv")
-    return table(rows[0], [(f"`{row['name']}`", *list(row.values())[1:]) for row in rows])
-
-
-def kernels() -> str:
-    """Kernel constants by device family; curves of collectives in a table of their own."""
-    rows = _csv_rows("kernels.csv")
-    plain = [name for name in rows[0] if name[:3] not in ("ar_", "ag_") and name != "origin"]
-    curves = [
-        [f"`{row['device']}`", name, *(row[f"{prefix}_{key}"] for key in CURVES)]
-        for row in rows
-        for prefix, name in (("ar", "all-reduce"), ("ag", "all-gather"))
-    ]
-    return "\n".join(
-        [
-            table(
-                [name.replace("_", " ") for name in plain], [[row[name] for name in plain] for row in rows]
-            ),
-            table(["device", "curve", *(key.replace("_", " ") for key in CURVES)], curves),
-            table(["device", "origin"], [(f"`{row['device']}`", row["origin"]) for row in rows]),
-        ]
-    )
-
-
-def _spoken(column: str) -> str:
-    """A column's name for people, its unit in brackets."""
-    for ending, unit in UNITS.items():
-        if column.endswith(ending):
-            return f"{column.removesuffix(ending).replace('_', ' ')} ({unit})"
-    return column.replace("_", " ")
-
-
-def _csv_rows(name: str) -> list[dict[str, str]]:
-    text = files("meshwright.cost").joinpath("data", name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
 def accuracy() -> str:
     """Errors by source from the pages under benchmarks/: in-sample and left out, with the share in the interval."""
     fitted = {cells[0]: cells[2] for cells in _page_rows("accuracy.md", "## Step time")}
@@ -247,8 +213,13 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "explained-against": explained_against,
     "verbs": verb_table,
     "verb-pages": verb_pages,
-    "constants": constants,
-    "kernels": kernels,
+    "constants-given": constants_given,
+    "calibrated-file": calibrated_file,
+    "constants": global_constants,
+    "owned-constants": owned_constants,
+    "kernels": kernel_constants,
+    "stack-constants": stack_constants,
+    "recipe-constants": recipe_constants,
     "accuracy": accuracy,
     "assertion-counts": assertion_counts,
     "assertion-tables": assertion_tables,

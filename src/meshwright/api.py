@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import (
     AdapterSpec,
@@ -21,14 +20,14 @@ from meshwright.plans.forms.short import (
     ShortPlan,
     WorkloadSpec,
 )
-from meshwright.plans.resolve import Resolved, resolve, with_files_read
-from meshwright.plans.resolve_overrides import resolve_overrides
 from meshwright.result import Report
+from meshwright.verbs.load_plan import load as load
 from meshwright.verbs.predict.predict_plan import check_playable
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
 
 if TYPE_CHECKING:
     from meshwright.calibration.calibrate_cluster import ClusterCalibration
+    from meshwright.cost.constants_file import Given
     from meshwright.explanation.explanation_result import Explanation
     from meshwright.explanation.plan_comparison import PlanComparison
     from meshwright.validation.validate_runs import Validation
@@ -91,6 +90,7 @@ def plan(
     capacity: float | CapacitySpec | None = None,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
+    constants: "Given | None" = None,
     progress: "Progress | None" = None,
 ) -> "Choice | ModelChoice":
     """Search the best plans for a model on a cluster, or for each of several models.
@@ -102,7 +102,7 @@ def plan(
     or cut by "time" or "memory". ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
     ``batch_range``: "448..576", the global batch is chosen from these numbers and every objective is per token.
     ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
-    as in a plan, ``tokens``, ``assume``, ``price`` as of ``predict``. Raises InfeasibleError when nothing fits.
+    as in a plan, or as of ``predict``. Raises InfeasibleError when nothing fits.
     """
     from meshwright.verbs.plan.clusters.batch_choice import batch_or_range
 
@@ -130,7 +130,9 @@ def plan(
             PlanRequest(header, fixed, top, stages, schedule, solving, excluded, recommend, allowed)
         )
     limits = Limits(budget_usd, deadline_days, power_kw, sure)
-    request = ClusterChoiceRequest(named, objective, limits, tokens, tuple(assume), price, batches)
+    request = ClusterChoiceRequest(
+        named, objective, limits, tokens, tuple(assume), price, batches, constants
+    )
     if len(questions) == 1:
         return choose(questions[0], request, progress)
     return choose_model(questions, request, progress)
@@ -143,33 +145,37 @@ def predict(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     price: str = "on-demand",
+    constants: "Given | None" = None,
 ) -> Report:
     """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
     ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
+    ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``).
     """
     from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
-    return report_with_training_estimate(lambda: load(path, settings), tokens, assume, price)
+    return report_with_training_estimate(lambda: load(path, settings, constants), tokens, assume, price)
 
 
-def trace(path: str | Path, *, settings: Iterable[str] = ()) -> dict[str, Any]:
+def trace(
+    path: str | Path, *, settings: Iterable[str] = (), constants: "Given | None" = None
+) -> dict[str, Any]:
     """Return the simulated step of a plan as a Chrome trace (JSON-ready), one process per pipeline rank."""
     from meshwright.simulate.chrome_trace import perfetto_trace
     from meshwright.simulate.plan_estimate import lower_and_simulate
 
-    resolved = load(path, settings)
+    resolved = load(path, settings, constants)
     check_playable(resolved)
     return perfetto_trace(*lower_and_simulate(resolved.long, resolved.setting))
 
 
-def lists(path: str | Path, *, settings: Iterable[str] = ()) -> str:
+def lists(path: str | Path, *, settings: Iterable[str] = (), constants: "Given | None" = None) -> str:
     """Return the passes of a plan's lists as CSV, a line per pipeline rank, with those of a spread vocabulary."""
     from meshwright.schedules.action import PASS_KINDS
     from meshwright.schedules.custom.csv_file import format_csv
     from meshwright.simulate.plan_estimate import lower_and_simulate
 
-    resolved = load(path, settings)
+    resolved = load(path, settings, constants)
     check_playable(resolved)
     program, _ = lower_and_simulate(resolved.long, resolved.setting)
     return format_csv(
@@ -202,6 +208,7 @@ def compare(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     price: str = "on-demand",
+    constants: "Given | None" = None,
 ) -> dict[str, Any]:
     """Compare two plans line by line, in content and prediction, or a plan with a trace; options as of ``predict``."""
     from meshwright.present.plan_answers.comparison import compare_reports
@@ -214,13 +221,18 @@ def compare(
         if tokens is not None:
             rule = "is of a whole training, and a trace is of single steps"
             raise InputError(Problem("tokens", tokens, rule, "leave it out, or compare two plan files"))
-        return compare_with_trace(load(a), b)
-    reports = (predict(path, tokens=tokens, assume=assume, price=price) for path in (a, b))
-    return compare_reports(*zip((load(a), load(b)), reports, strict=True))
+        return compare_with_trace(load(a, constants=constants), b)
+    plans = (load(path, constants=constants) for path in (a, b))
+    reports = (predict(p, tokens=tokens, assume=assume, price=price, constants=constants) for p in (a, b))
+    return compare_reports(*zip(plans, reports, strict=True))
 
 
 def explain(
-    path: str | Path, *, against: str | Path | None = None, progress: "Progress | None" = None
+    path: str | Path,
+    *,
+    against: str | Path | None = None,
+    constants: "Given | None" = None,
+    progress: "Progress | None" = None,
 ) -> "Explanation | PlanComparison":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
 
@@ -232,10 +244,10 @@ def explain(
     from meshwright.explanation.plan_recommendation import is_recommended, recommended
 
     if against is None:
-        return explained(load(path), progress or (lambda what, part: None))
-    own = load(path)
+        return explained(load(path, constants=constants), progress or (lambda what, part: None))
+    own = load(path, constants=constants)
     with _below("against"):
-        other = recommended(own) if is_recommended(against) else load(against)
+        other = recommended(own) if is_recommended(against) else load(against, constants=constants)
     return compare_plans(own, other, str(against))
 
 
@@ -291,12 +303,12 @@ def import_file(path: str | Path, wanted: "ImportRequest") -> "Imported":
     return imported
 
 
-def check(path: str | Path, wanted: "ImportRequest") -> "Checked":
+def check(path: str | Path, wanted: "ImportRequest", constants: "Given | None" = None) -> "Checked":
     """Check a plan or another framework's file: its problems, its cost and changes that would fix it."""
     from meshwright.verbs.check import check_text
 
     with _named(path):
-        return check_text(read_file(path, "file", "check the path"), str(path), wanted)
+        return check_text(read_file(path, "file", "check the path"), str(path), wanted, constants)
 
 
 def measure(
@@ -410,11 +422,13 @@ def solve_plan(path: str | Path, asked: "ScheduleRequest", sought: "ScheduleSear
     return solved_for(load(path), asked, sought)
 
 
-def stage_times(path: str | Path, file: str, *, settings: Iterable[str] = ()) -> str:
+def stage_times(
+    path: str | Path, file: str, *, settings: Iterable[str] = (), constants: "Given | None" = None
+) -> str:
     """Return a plan's stage times in the form that ``schedule --stage-times`` reads from ``file`` (YAML)."""
     from meshwright.verbs.schedule.stage_times_of_plan import stage_times_text
 
-    return stage_times_text(load(path, settings), file)
+    return stage_times_text(load(path, settings, constants), file)
 
 
 def solve_graph(asked: "GraphScheduleRequest", sought: "ScheduleSearchOptions") -> "SolvedGraph":
@@ -492,13 +506,3 @@ def play_graph(name: str, asked: "GraphScheduleRequest") -> "PlayedGraph":
     from meshwright.verbs.schedule.solve_graph import played_graph
 
     return played_graph(name, asked)
-
-
-def load(path: str | Path, settings: Iterable[str] = (), *, stack_binds: bool = False) -> Resolved:
-    """Load a plan file with everything that it names; ``settings`` change it first. Raise InputError.
-
-    What the plan's stack cannot do is a warning, and an error where the stack ``stack_binds``.
-    """
-    read = with_files_read(load_plan(path), Path(path).parent)
-    chosen = tuple(settings)
-    return resolve_overrides(read, chosen) if chosen else resolve(read, stack_binds=stack_binds)

@@ -42,6 +42,7 @@ from meshwright.present.runs.verification import render_verified
 from meshwright.search.choice_reasons import strongest_reasons
 
 PathLike = str | Path
+Constants = PathLike | Mapping[str, float]
 UNWRITTEN = "(not written)"
 
 
@@ -79,6 +80,7 @@ def plan(
     sure: float | None = None,
     price: str = "on-demand",
     assume: Iterable[str] | None = None,
+    constants: Constants | None = None,
     why: bool = False,
     output: PathLike | None = None,
     csv: PathLike | None = None,
@@ -87,8 +89,9 @@ def plan(
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
-    hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time. ``why``:
-    the answer prints every reason, plan and count, not the summary.
+    hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time.
+    ``constants`` of the cost model by name, as a file or a mapping. ``why``: the answer prints every reason, plan and
+    count, not the summary.
     """
     return planned(locals())
 
@@ -118,20 +121,8 @@ def planned(given: Mapping[str, Any], progress: Callable[[str, float], None] | N
 WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "power_kw"}
 """Options of ``plan`` whose names in ``api`` say their unit."""
 AS_THEY_ARE = (
-    *(
-        "model",
-        "on",
-        "seq_len",
-        "global_batch",
-        "batch_range",
-        "stack",
-        "precision",
-        "fp8_recipe",
-        "task",
-        "top",
-        "stages",
-    ),
-    *("schedule", "recommend", "objective", "tokens", "sure", "price"),
+    *("model", "on", "seq_len", "global_batch", "batch_range", "stack", "precision", "fp8_recipe", "task"),
+    *("top", "stages", "schedule", "recommend", "objective", "tokens", "sure", "price", "constants"),
 )
 """Options of ``plan`` that need no reading."""
 READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {
@@ -168,17 +159,19 @@ def predict(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     price: str = "on-demand",
+    constants: Constants | None = None,
 ) -> Answer:
     """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
     settings = _several(set)
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
-    report = api.predict(plan, settings=settings, tokens=tokens, assume=_several(assume), price=price)
+    changed: dict[str, Any] = {"settings": settings, "constants": constants}
+    report = api.predict(plan, tokens=tokens, assume=_several(assume), price=price, **changed)
     if trace:
-        write_whole(Path(trace), json.dumps(api.trace(plan, settings=settings), allow_nan=False))
+        write_whole(Path(trace), json.dumps(api.trace(plan, **changed), allow_nan=False))
     if stage_times:
-        write_whole(Path(stage_times), api.stage_times(plan, str(stage_times), settings=settings))
+        write_whole(Path(stage_times), api.stage_times(plan, str(stage_times), **changed))
     if csv:
-        write_whole(Path(csv), api.lists(plan, settings=settings))
+        write_whole(Path(csv), api.lists(plan, **changed))
     return Answer(
         report.to_json(),
         lambda data: render_report(data, _text(trace), _text(stage_times)),
@@ -194,15 +187,16 @@ def compare(
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
     price: str = "on-demand",
+    constants: Constants | None = None,
 ) -> Answer:
     """Compare two plan files, with ``tokens`` their trainings too, or a plan's prediction with a Kineto trace of it."""
-    found = api.compare(a, b, tokens=tokens, assume=_several(assume), price=price)
+    found = api.compare(a, b, tokens=tokens, assume=_several(assume), price=price, constants=constants)
     return Answer(found, lambda data: render_comparison(data, str(a), str(b)))
 
 
-def explain(plan: PathLike, *, against: PathLike | None = None) -> Answer:
+def explain(plan: PathLike, *, against: PathLike | None = None, constants: Constants | None = None) -> Answer:
     """Explain what a plan costs and what would change the answer, or its difference from ``against``."""
-    found = api.explain(plan, against=against)
+    found = api.explain(plan, against=against, constants=constants)
     data = found.to_json()
     return Answer(
         data,
@@ -273,10 +267,11 @@ def check(
     stack: str | None = None,
     from_: str | None = None,
     variable: Iterable[str] = (),
+    constants: Constants | None = None,
 ) -> Answer:
     """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
     request = import_request(model, on, seq_len, global_batch, stack, from_, _several(variable))
-    found = api.check(file, request)
+    found = api.check(file, request, constants)
     return Answer(found.to_json(), render_check, found.ok)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
-from meshwright.cost.constant_values import is_calibrated, matters, value_in, with_values
+from meshwright.cost.constant_values import is_known, matters, value_in, with_values
 from meshwright.cost.uncertainty.constant_draws import constant_draws
 from meshwright.model.load import load_model
 from meshwright.plans.arrays.short_plans import from_shorts
@@ -56,5 +56,5 @@ def test_the_clusters_own_value_stands_for_the_fitted_one():
     here = setting()
     own = replace(here, cluster=replace(here.cluster, calibration=(("gemm_efficiency", 0.5),)))
     assert value_in(own, "h100:gemm_efficiency") == 0.5
-    assert is_calibrated(own, "h100:gemm_efficiency")
-    assert not is_calibrated(here, "h100:gemm_efficiency")
+    assert is_known(own, "h100:gemm_efficiency")
+    assert not is_known(here, "h100:gemm_efficiency")

@@ -26,7 +26,7 @@ def test_every_constant_has_a_unit_an_origin_and_says_how_well_it_is_known():
     names = [row["name"] for row in rows("constants.csv")]
     assert len(names) == len(set(names))
     for row in rows("constants.csv"):
-        assert set(row) == {"name", "value", "unit", "origin", "identified"}
+        assert set(row) == {"name", "value", "unit", "range", "meaning", "origin", "identified"}
         assert all(row.values()), row
         assert row["identified"] in IDENTIFIED, row
         assert float(row["value"]) > 0

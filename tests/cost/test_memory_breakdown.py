@@ -1,12 +1,22 @@
 """The memory ledger's parts against counts by hand, and the bound that the search throws plans away by."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lattice_plans import family
 
+from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.lower_bounds.state_memory import may_fit, state_memory_bound
-from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
+from meshwright.cost.memory.memory_breakdown import (
+    KEYS,
+    fits,
+    fits_host_memory,
+    total_bytes,
+    usable_device_bytes,
+    workspace_bytes,
+)
 from meshwright.cost.memory.zero_unsharded_buffers import (
     ZeroBufferRule,
     stage_buffer_bytes,
@@ -46,9 +56,25 @@ def test_units_hold_what_is_whole_at_once():
 
 
 def test_a_plan_fits_when_it_leaves_the_allocator_some_room():
-    assert fits(0.9 * 80e9, 80e9)
-    assert not fits(0.99 * 80e9, 80e9)
-    assert fits(np.array([1e9, 79.9e9]), 80e9).tolist() == [True, False]
+    cluster = load_cluster("h100-sxm-80gb x 8")
+    held = cluster.pool.device.memory_bytes
+    assert fits(0.9 * held, cluster)
+    assert not fits(0.99 * held, cluster)
+    assert fits(np.array([1e9, 0.99 * held]), cluster).tolist() == [True, False]
+    assert fits(0.9 * held, cluster, held)
+    assert not fits(0.9 * held, cluster, held // 2)
+
+
+def test_the_clusters_own_constants_say_what_is_usable():
+    cluster = load_cluster("h100-sxm-80gb x 8")
+    held = cluster.pool.device.memory_bytes
+    roomy = replace(cluster, calibration=(("usable_memory", 0.995), ("workspace_bytes", 1e9)))
+    assert usable_device_bytes(roomy) == 0.995 * held
+    assert fits(0.99 * held, roomy)
+    assert workspace_bytes(roomy) == 1e9 > workspace_bytes(cluster)
+    assert fits_host_memory(79, cluster, 100)
+    assert not fits_host_memory(81, cluster, 100)
+    assert fits_host_memory(81, replace(cluster, calibration=(("usable_host_memory", 0.9),)), 100)
 
 
 def test_a_total_is_the_sum_of_the_ledger():

@@ -83,7 +83,7 @@ def test_memory_turns_the_answer_exactly(explained):
 def _holds_with(setting, own):
     """Whether a plan fits into a device's memory and no plan that fits is quicker."""
     capacity = setting.cluster.pool.device.memory_bytes
-    if least_capacity(own.total_bytes) > capacity:
+    if least_capacity(own.total_bytes, own.cluster) > capacity:
         return False
     found = searched(setting)
     return is_best(own.step_s, float(found.step_s[found.ranking].min(initial=inf)))
@@ -93,7 +93,7 @@ def _holds_with(setting, own):
 def test_least_memory_is_the_least():
     for explained in every_case():
         total = explained.subject.forecast.total_bytes
-        least = least_capacity(total)
+        least = least_capacity(total, explained.subject.setting.cluster)
         usable = explained.subject.forecast.usable_bytes / explained.subject.forecast.capacity_bytes
         assert usable * least >= total > usable * (least - 1)
 

@@ -30,7 +30,7 @@ def lowered(adapter, stack="generic", optimizer="adamw", **keys):
     resolved = resolve(plan)
     setting = resolved.setting
     program = lower(resolved.long, setting.model, setting.cluster, setting.workload, setting.stack)
-    return program, resolved.long.sharding
+    return program, resolved.long.sharding, setting.cluster
 
 
 def adapter_elements(rank):
@@ -42,7 +42,7 @@ def adapter_elements(rank):
     ("base", "each"), [(None, 2.0), ("int8", 1.0 + 4 / HIDDEN), ("nf4", 0.5 + 1 / 64 + 4 / (64 * 256))]
 )
 def test_a_device_holds_the_base_in_its_type_and_states_of_adapters_only(base, each):
-    program, sharding = lowered({"rank": 16, "base": base})
+    program, sharding, cluster = lowered({"rank": 16, "base": base})
     held = {kind: program.held_bytes(0, kind) for kind in ("parameter", "gradient", "optimizer")}
     trained = adapter_elements(16)
     norms = (2 * LAYERS + 1) * HIDDEN
@@ -50,14 +50,14 @@ def test_a_device_holds_the_base_in_its_type_and_states_of_adapters_only(base, e
     assert held["parameter"] == pytest.approx(LAYERS * MATRICES * each + others, rel=2e-3)
     assert held["gradient"] == program.stack.gradient_bytes * trained
     assert held["optimizer"] == program.stack.optimizer_bytes * trained
-    assert rank_ledger(program, 0, sharding)["parameters"] == held["parameter"]
+    assert rank_ledger(program, 0, sharding, cluster)["parameters"] == held["parameter"]
 
 
 def test_a_gather_moves_the_quantised_bytes():
     keys = {"layout": {"dp_shard": 8}, "sharding": "zero3"}
     sizes = {}
     for base in (None, "nf4"):
-        program, _ = lowered({"rank": 16, "base": base}, **keys)
+        program, _, _ = lowered({"rank": 16, "base": base}, **keys)
         gathered = [
             c.logical_bytes
             for segment in program.bodies[0, "F"]
@@ -71,7 +71,7 @@ def test_a_gather_moves_the_quantised_bytes():
 
 
 def test_only_adapters_have_weight_gradients_and_reductions():
-    program, _ = lowered({"rank": 16, "targets": ("q", "down")})
+    program, _, _ = lowered({"rank": 16, "targets": ("q", "down")})
     block = program.stages[0].blocks[1]
     computed = [item.operator.name for item in program.block_items[block, "W"] if isinstance(item, Compute)]
     assert computed == ["ffn_down.adapter", "qkv.adapter"]
@@ -81,7 +81,7 @@ def test_only_adapters_have_weight_gradients_and_reductions():
 
 
 def test_tensor_parallelism_gathers_the_input_again_for_the_adapter_that_needs_it():
-    program, _ = lowered({"targets": ("v",)}, stack="megatron-bridge", layout={"tp": 8})
+    program, _, _ = lowered({"targets": ("v",)}, stack="megatron-bridge", layout={"tp": 8})
     block = program.stages[0].blocks[1]
     again = [
         item.compute[0].operator.name
@@ -92,8 +92,8 @@ def test_tensor_parallelism_gathers_the_input_again_for_the_adapter_that_needs_i
 
 
 def test_products_without_adapters_keep_no_input():
-    every, _ = lowered({})
-    some, _ = lowered({"targets": ("q",)})
+    every, _, _ = lowered({})
+    some, _, _ = lowered({"targets": ("q",)})
     tokens = 512
     kept = 2 * tokens * (HIDDEN + HIDDEN + WIDTH)
     inner = 2 * tokens * 32 * 6
@@ -103,7 +103,7 @@ def test_products_without_adapters_keep_no_input():
 
 def test_adapters_of_each_rank_are_neither_cut_nor_reduced_but_gathered_after_the_step():
     keys = {"layout": {"dp_replicate": 2, "dp_shard": 2, "cp": 2}, "sharding": "zero3"}
-    program, _ = lowered({"form": "hd-pissa", "rank": 4}, **keys)
+    program, _, _ = lowered({"form": "hd-pissa", "rank": 4}, **keys)
     trained = adapter_elements(4)
     assert program.held_bytes(0, "optimizer") == program.stack.optimizer_bytes * trained
     (gathered,) = program.collectives[0, "STEP"]
@@ -114,6 +114,6 @@ def test_adapters_of_each_rank_are_neither_cut_nor_reduced_but_gathered_after_th
 
 
 def test_a_plan_without_adapters_has_no_new_rows():
-    program, _ = lowered(None)
+    program, _, _ = lowered(None)
     assert all(row.packed_bytes is None for row in program.states)
     assert not any(row.name.endswith((".base", ".own")) for row in program.states)

@@ -9,9 +9,12 @@ from coarse_bounds_of_plans import coarse_bounds
 from small_questions import MODELS, asked, best_of_kinds
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
+from meshwright.cost.constant_values import value_in
 from meshwright.cost.constants import constants
+from meshwright.cost.constants_file import with_constants
 from meshwright.cost.lower_bounds.tight_step_time import tight_bounds
 from meshwright.cost.memory.memory_breakdown import fits
+from meshwright.cost.named_constants import named_constants
 from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.stack.load import load_stack
 from meshwright.verbs.plan.search_space import search, search_scope, searched_space
@@ -23,6 +26,8 @@ QUICK = (0, 2, 4)
 MOST_PLANS = 10_000
 TOP = 3
 ROUNDED = 1 + 1e-9
+LEFT = ("usable_memory", "usable_host_memory")
+"""Constants that the questions' own memory stands for."""
 FITTING = (1.0, 0.5, 0.05)
 """Shares of the plans that have room: memory is cut so that no more have."""
 
@@ -52,17 +57,41 @@ def with_room_for(setting, total_bytes, share):
 )
 def test_the_best_plans_are_those_of_pricing_every_plan(seed):
     setting, share = drawn(seed)
+    compare_with_every_plan(setting, share)
+
+
+def compare_with_every_plan(setting, share):
+    """Search a setting with memory for a share of its plans, and price all of them."""
     scope = search_scope({}, None, TOP, setting)
     plans = searched_space(scope, setting).plans
     every = evaluate(plans, setting)
     setting = with_room_for(setting, every.total_bytes, share)
-    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes) & every.hosts_hold
+    fit = fits(every.total_bytes, setting.cluster) & every.hosts_hold
     assert share - 0.05 <= fit.mean()
     _, found = search(scope, setting)
     wanted = best_of_kinds(plans, every.step_s, fit)[:TOP]
     assert best_of_kinds(found.plans, found.step_s, found.fits)[:TOP] == pytest.approx(wanted, rel=1e-9)
     assert found.overfull <= int((~fit).sum())
     assert len(found.plans) + found.overfull + found.slower == len(plans)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow][seed in QUICK :]) for seed in range(QUESTIONS)]
+)
+def test_bounds_hold_under_any_given_constants(seed):
+    setting, share = drawn(seed)
+    compare_with_every_plan(with_constants(setting, other_constants(setting, seed)), share)
+
+
+def other_constants(setting, seed):
+    """Return a random value in its range for each constant: zero, or up to ten times less or more than usual."""
+    rng, found = random.Random(seed), {}
+    for one in named_constants():
+        name = f"*/{one.name}" if one.owner == "stack" else one.name
+        if one.owner != "tier" and one.name not in LEFT:
+            value = rng.choice((0.0, *[value_in(setting, name) * 10 ** rng.uniform(-1, 1) for _ in range(3)]))
+            found[name] = next(v for v in (value, value_in(setting, name)) if one.range.holds(v))
+    return found
 
 
 @pytest.mark.slow

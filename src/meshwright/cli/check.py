@@ -10,7 +10,7 @@ from meshwright.cli.options.framework_file_options import (
     StackName,
     Variables,
 )
-from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -23,6 +23,7 @@ def check(
     stack: StackName = None,
     source: Source = None,
     variable: Variables = None,
+    constants: Constants = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -42,5 +43,6 @@ def check(
             stack=stack,
             from_=source,
             variable=variable or (),
+            constants=constants,
         )
         print_answer(answer, as_json)

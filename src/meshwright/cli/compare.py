@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
-from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -20,6 +20,7 @@ def compare(
     tokens: Tokens = None,
     assume: Assume = None,
     price: PriceTerm = "on-demand",
+    constants: Constants = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -27,4 +28,7 @@ def compare(
     with errors_as_messages(as_json, debug):
         from meshwright import python_api
 
-        print_answer(python_api.compare(a, b, tokens=tokens, assume=assume or (), price=price), as_json)
+        answer = python_api.compare(
+            a, b, tokens=tokens, assume=assume or (), price=price, constants=constants
+        )
+        print_answer(answer, as_json)

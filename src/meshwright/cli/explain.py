@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_json, print_remarks
 from meshwright.cli.terminal.progress import ProgressLine
 
@@ -19,6 +19,7 @@ def explain(
             help="Explain the difference from another plan file, or from: recommended.",
         ),
     ] = None,
+    constants: Constants = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -29,7 +30,7 @@ def explain(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        found = api.explain(plan, against=against, progress=ProgressLine())
+        found = api.explain(plan, against=against, constants=constants, progress=ProgressLine())
         data = found.to_json()
         if as_json:
             print_json(data)

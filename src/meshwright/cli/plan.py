@@ -6,7 +6,7 @@ import typer
 
 from meshwright.cli.options import objective_options as goals
 from meshwright.cli.options import plan_options as options
-from meshwright.cli.options.shared_options import AsJson, Debug
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug
 from meshwright.cli.options.workload_options import size_option
 from meshwright.cli.terminal.output import (
     errors_as_messages,
@@ -59,6 +59,7 @@ def plan(
     sure: goals.Sure = None,
     price: goals.PriceTerm = "on-demand",
     assume: goals.Assume = None,
+    constants: Constants = None,
     output: options.Output = None,
     csv: goals.ClusterCsv = None,
     markdown: goals.ClusterMarkdown = None,

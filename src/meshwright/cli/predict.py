@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
-from meshwright.cli.options.shared_options import AsJson, Debug, PlanFile
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -29,6 +29,7 @@ def predict(
     tokens: Tokens = None,
     assume: Assume = None,
     price: PriceTerm = "on-demand",
+    constants: Constants = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -45,5 +46,6 @@ def predict(
             tokens=tokens,
             assume=assume or (),
             price=price,
+            constants=constants,
         )
         print_answer(answer, as_json)

@@ -10,7 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.cluster.cluster import Tier
-from meshwright.cost.constants import constants, kernels
+from meshwright.cost.constants import (
+    JITTER,
+    RECIPE,
+    constants,
+    kernel_constant,
+    kernels,
+    on_links,
+    recipe_costs,
+    step_jitter_on,
+)
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.setting import Setting
@@ -18,6 +27,8 @@ from meshwright.program.model_states.stack_zero_semantics import effective_shard
 
 ANY = "*"
 ATTENTION, MESSAGES, TIER = "attention_efficiency.", "p2p_", "oversubscription."
+HOST = "host_s_per_layer"
+"""A number of a stack that a cluster's calibration may have, too."""
 FITTED = "fitted to runs"
 """The source of a tier's fitted oversubscription."""
 SHARDING_ONLY = "fsdp_communication_factor"
@@ -31,33 +42,37 @@ def kernel_family(setting: Setting) -> str:
     return kernels(setting.cluster.pool.device.id).family
 
 
-def with_values(setting: Setting, values: Mapping[str, Any]) -> Setting:
+def with_values(setting: Setting, values: Mapping[str, Any], source: str = FITTED) -> Setting:
     """Return the setting with changed constants; those of other kernel families and stacks change nothing.
 
-    Values are floats or, except those of tiers, arrays with a value for each row of the plans to price.
+    Values are floats or, except those of tiers, arrays with a value for each row of the plans to price. A stack that
+    keeps its numbers is the same object. ``source`` is that of oversubscriptions.
     """
-    calibration, numbers, tiers = {}, {}, setting.cluster.tiers
+    calibration, numbers = dict(setting.cluster.calibration), dict[str, Any]()
+    tiers = setting.cluster.tiers
     for name, value in values.items():
         owner, sign, field = parts_of_name(name)
         if not _is_own(owner, sign, setting):
             continue
         if sign == "/":
             numbers[field] = value
+            calibration.pop(field, None)
         elif field.startswith(TIER):
             tiers = tuple(
-                with_oversubscription(t, value) if t.name == field[len(TIER) :] else t for t in tiers
+                with_oversubscription(t, value, source) if t.name == field[len(TIER) :] else t for t in tiers
             )
         else:
             calibration[field] = value
-    merged = dict(setting.cluster.calibration) | calibration
-    cluster = replace(setting.cluster, calibration=tuple(merged.items()), tiers=tiers)
-    return replace(setting, cluster=cluster, stack=replace(setting.stack, **numbers))
+    cluster = replace(setting.cluster, calibration=tuple(calibration.items()), tiers=tiers)
+    changed = any(getattr(setting.stack, field) is not value for field, value in numbers.items())
+    stack = replace(setting.stack, **numbers) if changed else setting.stack
+    return replace(setting, cluster=cluster, stack=stack)
 
 
-def with_oversubscription(tier: Tier, value: float) -> Tier:
-    """Return the tier with a fitted oversubscription, of at least 1; a tier that keeps its value keeps its source."""
+def with_oversubscription(tier: Tier, value: float, source: str = FITTED) -> Tier:
+    """Return the tier with an oversubscription of at least 1; a tier that keeps its value keeps its source."""
     value = max(1.0, value)
-    return tier if value == tier.oversubscription else replace(tier, oversubscription=value, source=FITTED)
+    return tier if value == tier.oversubscription else replace(tier, oversubscription=value, source=source)
 
 
 def value_in(setting: Setting, name: str) -> float:
@@ -70,11 +85,17 @@ def value_in(setting: Setting, name: str) -> float:
         return next(t.oversubscription for t in setting.cluster.tiers if t.name == field[len(TIER) :])
     if sign == "/":
         return float(getattr(setting.stack, field))
-    if not sign:
+    if field == HOST:
+        return setting.stack.host_s_per_layer
+    if field == JITTER:
+        return step_jitter_on(setting.cluster)
+    if field.startswith(RECIPE):
+        recipe, _, key = field.removeprefix(RECIPE).partition(".")
+        return float(getattr(recipe_costs()[recipe], key))
+    if not sign and field in constants():
         return constants()[field]
-    found = kernels(setting.cluster.pool.device.id)
-    kind = field.removeprefix(ATTENTION)
-    return float(getattr(found, field)) if kind == field else found.attention_efficiency[kind]
+    pool = setting.cluster.pool
+    return kernel_constant(on_links(kernels(pool.device.id), pool.node.scaleup_bytes_per_s), field)
 
 
 def is_of_tier(name: str) -> bool:
@@ -82,9 +103,21 @@ def is_of_tier(name: str) -> bool:
     return parts_of_name(name)[2].startswith(TIER)
 
 
-def is_calibrated(setting: Setting, name: str) -> bool:
-    """Return true if the cluster's calibration has its own value of a constant."""
-    return parts_of_name(name)[2] in dict(setting.cluster.calibration)
+def is_known(setting: Setting, name: str) -> bool:
+    """Return true if the cluster's calibration has its own value of a constant, or the user gave one."""
+    field = parts_of_name(name)[2]
+    given = setting.given.values if setting.given else ()
+    return field in dict(setting.cluster.calibration) or any(
+        field == parts_of_name(one)[2] for one, _ in given
+    )
+
+
+def is_used(name: str, setting: Setting) -> bool:
+    """Return true if a constant is of the setting's own device, stack or tiers."""
+    owner, sign, field = parts_of_name(name)
+    if field.startswith(TIER):
+        return any(field == TIER + tier.name for tier in setting.cluster.tiers)
+    return _is_own(owner, sign, setting)
 
 
 def matters(name: str, setting: Setting, plans: PlanArrays) -> bool:

@@ -13,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from meshwright.cluster.cluster import Cluster
+
 MICRO = 1e-6
 GENERIC = "generic"
 
@@ -66,6 +68,20 @@ def constants() -> dict[str, float]:
         return {row["name"]: float(row["value"]) for row in csv.DictReader(lines)}
 
 
+def constant_on(cluster: Cluster, name: str) -> float:
+    """Return a global constant: the cluster's own where its calibration has one."""
+    return dict(cluster.calibration).get(name, constants()[name])
+
+
+JITTER = "step_jitter"
+
+
+def step_jitter_on(cluster: Cluster) -> float:
+    """Return the spread of a cluster's devices in speed: of its calibration, else of its file, else the usual one."""
+    usual = constants()[JITTER] if cluster.step_jitter is None else cluster.step_jitter
+    return dict(cluster.calibration).get(JITTER, usual)
+
+
 @cache
 def kernels(device_id: str) -> Kernels:
     """Kernel constants for a device; a stand-in where nothing was measured."""
@@ -97,9 +113,40 @@ def recipe_costs() -> dict[str, RecipeCost]:
         }
 
 
-KERNEL_NUMBERS = ("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s")
+RECIPE = "fp8_recipe."
+"""Beginning of the names of a recipe's costs: ``fp8_recipe.delayed.quantise_bytes``."""
+
+
+def recipe_cost(recipe: str, calibration: Mapping[str, float]) -> RecipeCost:
+    """Return the cost of a recipe of fp8, updated from a calibration."""
+    usual = recipe_costs()[recipe]
+    return RecipeCost(
+        **{key: calibration.get(f"{RECIPE}{recipe}.{key}", value) for key, value in usual._asdict().items()}
+    )
+
+
+ATTENTION = "attention_efficiency."
+KERNEL_NUMBERS = (
+    *("gemm_efficiency", "gemm_memory_efficiency", "gemm_launch_s", "gemm_norm"),
+    "attention_launch_s",
+)
 CURVES = ("all_reduce", "all_gather")
-CURVE_NUMBERS = ("latency_s", "latency_per_rank_s", "saturation_bytes")
+CURVE_NUMBERS = ("latency_s", "latency_per_rank_s", "saturation_bytes", "saturation_power")
+PLATEAU = "efficiency"
+"""A curve's plateau over the rate of the links that it was measured on."""
+
+
+def kernel_constant(found: Kernels, name: str) -> float:
+    """Return a constant of a kernel family by its name in a calibration."""
+    owner, _, key = name.partition(".")
+    if owner == "attention_efficiency":
+        return found.attention_efficiency[key]
+    if not key:
+        return float(getattr(found, name))
+    curve = _curve_of(found, owner)
+    if key == PLATEAU:
+        return curve.bandwidth_bytes_per_s / found.measured_scaleup_bytes_per_s
+    return float(getattr(curve, key))
 
 
 def on_links(found: Kernels, bytes_per_s: float) -> Kernels:
@@ -124,7 +171,7 @@ def calibrated(found: Kernels, calibration: Mapping[str, float]) -> Kernels:
     """
     numbers = {name: calibration[name] for name in KERNEL_NUMBERS if name in calibration}
     attention = {
-        name: calibration.get(f"attention_efficiency.{name}", value)
+        name: calibration.get(f"{ATTENTION}{name}", value)
         for name, value in found.attention_efficiency.items()
     }
     curves = {name: _calibrated_curve(found, name, calibration) for name in CURVES}
@@ -133,8 +180,8 @@ def calibrated(found: Kernels, calibration: Mapping[str, float]) -> Kernels:
 
 def _calibrated_curve(found: Kernels, name: str, calibration: Mapping[str, float]) -> Curve:
     own = {key: calibration[f"{name}.{key}"] for key in CURVE_NUMBERS if f"{name}.{key}" in calibration}
-    if f"{name}.efficiency" in calibration:
-        own["bandwidth_bytes_per_s"] = calibration[f"{name}.efficiency"] * found.measured_scaleup_bytes_per_s
+    if f"{name}.{PLATEAU}" in calibration:
+        own["bandwidth_bytes_per_s"] = calibration[f"{name}.{PLATEAU}"] * found.measured_scaleup_bytes_per_s
     return replace(_curve_of(found, name), **own)
 
 
@@ -146,6 +193,11 @@ def _curve_of(found: Kernels, name: str) -> Curve:
 
 def _is_of(device_id: str, family: str) -> bool:
     return device_id == family or device_id.startswith(family + "-")
+
+
+def kernel_families() -> tuple[str, ...]:
+    """Return the device families with kernel constants of their own."""
+    return tuple(_rows())
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
-from meshwright.cost.constants import constants
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
 from meshwright.cost.memory.zero_unsharded_buffers import ZeroBufferRule, stage_buffer_bytes
@@ -71,7 +71,7 @@ def layer_costs(short: ShortPlan, setting: Setting, recomputes: Sequence[Recompu
         in_flight=_in_flight(group),
         stops=(0, *np.cumsum([len(stage) for stage in group.stages]).tolist()),
         held=np.stack(held),
-        capacity=constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes,
+        capacity=usable_device_bytes(setting.cluster),
     )
 
 

@@ -10,13 +10,14 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts
-from meshwright.cost.constants import KERNEL_NUMBERS, constants, kernels
+from meshwright.cost.constant_values import parts_of_name
+from meshwright.cost.constants import KERNEL_NUMBERS, constant_on, kernels
 from meshwright.cost.flops_per_token import (
     FORWARD_PART,
     model_flops_per_token,
     recomputed_flops_per_token,
 )
-from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory
+from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory, usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
@@ -28,7 +29,7 @@ from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
-from meshwright.plans.setting import Setting
+from meshwright.plans.setting import GivenConstants, Setting
 from meshwright.program.lowering.lower_plan import recomputed_model
 from meshwright.result import Report
 from meshwright.units import GIB
@@ -94,14 +95,14 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
         tokens_per_s_per_device=tokens_per_s / cluster.devices,
         **_utilisations(tokens_per_s, plan, setting),
         memory_bytes=memory,
-        fits=bool(fits(memory["total"], memory["capacity"])) and hosts_fit(memory),
+        fits=bool(fits(memory["total"], cluster)) and hosts_fit(memory, cluster),
         fits_probability=fits_probability(memory["total"], setting),
         breakdown_s=estimate.parts,
         usd_per_hour=usd,
         usd_per_step=None if usd is None else usd * step_s / 3600,
         joules_per_step=_joules(step_s, setting),
         origin=_origins(estimate, setting, error),
-        remarks=_remarks(memory),
+        remarks=_remarks(memory, cluster),
     )
 
 
@@ -140,6 +141,7 @@ def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[s
         "total_low": int(interval.low * totals[worst]),
         "total_high": int(interval.high * totals[worst]),
         "capacity": capacity,
+        "usable": int(usable_device_bytes(setting.cluster)),
         **estimate.ledgers[worst],
         **_on_hosts(estimate, setting),
         "worst_rank": worst,
@@ -156,15 +158,15 @@ def _on_hosts(estimate: Estimate, setting: Setting) -> dict[str, int]:
     return {"host": devices * max(estimate.host), "host_capacity": node.host_memory_bytes}
 
 
-def hosts_fit(memory: Mapping[str, Any]) -> bool:
+def hosts_fit(memory: Mapping[str, Any], cluster: Cluster) -> bool:
     """Return true if what is offloaded stays within its usual share of host memory."""
-    return "host" not in memory or bool(fits_host_memory(memory["host"], memory["host_capacity"]))
+    return "host" not in memory or bool(fits_host_memory(memory["host"], cluster, memory["host_capacity"]))
 
 
-def _remarks(memory: Mapping[str, Any]) -> tuple[str, ...]:
-    if hosts_fit(memory):
+def _remarks(memory: Mapping[str, Any], cluster: Cluster) -> tuple[str, ...]:
+    if hosts_fit(memory, cluster):
         return ()
-    share = constants()["usable_host_memory"]
+    share = constant_on(cluster, "usable_host_memory")
     usable = f"{share:.0%} of its {memory['host_capacity'] / GIB:,.0f} GiB"
     return (
         f"what is offloaded takes {memory['host'] / GIB:,.0f} GiB of a host, more than {usable}: offload less",
@@ -206,8 +208,11 @@ def _origins(estimate: Estimate, setting: Setting, error: StepError) -> dict[str
         "stands beside it"
     )
     offload = {"breakdown_s.offload": copies} if OFFLOAD in estimate.parts else {}
+    given = {"constants": setting.given.text} if setting.given else {}
+    kernels_origin = _kernels_origin(setting.cluster, setting.given)
     return offload | {
-        "step_time_s": f"predicted: {estimate.method}; kernel constants {_kernels_origin(setting.cluster)}",
+        "step_time_s": f"predicted: {estimate.method}; kernel constants {kernels_origin}",
+        **given,
         "step_time_low_s": error.origin,
         "step_time_high_s": error.origin,
         "fits_probability": memory_origin(),
@@ -228,14 +233,21 @@ def _mfu_origin(setting: Setting) -> str:
     return f"{counted} per token over the dense peak; docs/metrics.md"
 
 
-def _kernels_origin(cluster: Cluster) -> str:
-    """Return the origin of the kernel constants, and the names that the cluster's file overrides."""
+def _kernels_origin(cluster: Cluster, given: GivenConstants | None) -> str:
+    """Return the origin of the kernel constants, and the names that the cluster's file overrides.
+
+    Those that were ``given`` have an origin of their own.
+    """
     device = cluster.pool.device.id
     kernel = kernels(device)
-    known = [
+    others = {parts_of_name(name)[2] for name, _ in given.values} if given else set[str]()
+    own = [
         name for name in dict(cluster.calibration) if name in KERNEL_NUMBERS or name.startswith("attention_")
     ]
+    known = [name for name in own if name not in others]
     whose = "measured" if kernel.measured else f"not measured on {device}; those of {kernel.family} stand in"
+    if len(known) < len(own):
+        whose += ", but for those given by name"
     if not known:
         return f"{whose} ({kernel.origin})"
     rest = "" if kernel.measured else f"; for others those of {kernel.family} stand in"

@@ -15,7 +15,7 @@ import numpy as np
 
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import pipelined
-from meshwright.cost.constants import constants
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import ledgers_without_lists
 from meshwright.cost.plan_report import group_of
 from meshwright.plans.forms.long import LongPlan, Stages
@@ -120,7 +120,7 @@ def _times(group: PlanGroup, holding: StageMemory) -> StageTimes:
 
 def _holding(group: PlanGroup, memory_limit: float | None) -> StageMemory:
     """Sizes as parts of the room of their ranks, and of a limit that the plan states where that is less."""
-    capacity = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
+    capacity = usable_device_bytes(group.setting.cluster)
     taken = sum(ledgers_without_lists(group).values(), start=np.zeros((1, group.ranks)))[0]
     room = np.maximum(capacity - taken, 1.0)[list(group.placement)]
     whole, left = (sizes[0, group.kind_of] / room for sizes in (group.kept, group.kept_for_weights))

@@ -100,7 +100,7 @@ class CostBreakdown:
             "usable": forecast.usable_bytes,
             "capacity": forecast.capacity_bytes,
             "headroom": forecast.usable_bytes - total,
-            "least_capacity": least_capacity(total),
+            "least_capacity": least_capacity(total, forecast.cluster),
             "fits": forecast.fits,
             "fits_probability": self.report.fits_probability,
             "parts": [{"part": name, "bytes": held, "share": held / total} for name, held in parts if held],
@@ -121,7 +121,7 @@ class CostBreakdown:
             f"Pipeline rank {memory['worst_rank']} is fullest, {format_bytes(total)} predicted (80 %: "
             f"{format_bytes(memory['total_low'])} to {format_bytes(memory['total_high'])}): {listed}.",
             f"Usable are {format_bytes(forecast.usable_bytes)} of {format_bytes(forecast.capacity_bytes)}: {left}"
-            f"{likely}; a device needs {format_bytes(least_capacity(total))} for it.",
+            f"{likely}; a device needs {format_bytes(least_capacity(total, forecast.cluster))} for it.",
         ]
 
 

@@ -10,7 +10,8 @@ from math import ceil, inf
 
 import numpy as np
 
-from meshwright.cost.constants import constants
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.constants import constant_on
 from meshwright.cost.memory.memory_breakdown import fits
 from meshwright.explanation.best_alternative import StepTimesUnderRate
 from meshwright.explanation.cluster_resources import device_memory
@@ -58,8 +59,8 @@ class Field:
     def round(self, capacity: int) -> StepTimesUnderRate:
         """Return the step times of the plans that fit in so many bytes per device."""
         own = self.subject.forecast
-        own_s = own.step_s if fits(own.total_bytes, capacity) else inf
-        seconds = np.where(fits(self.total_bytes, capacity), self.step_s, inf)
+        own_s = own.step_s if fits(own.total_bytes, own.cluster, capacity) else inf
+        seconds = np.where(fits(self.total_bytes, own.cluster, capacity), self.step_s, inf)
         row = int(seconds.argmin()) if len(seconds) else -1
         if row < 0 or seconds[row] == inf:
             return StepTimesUnderRate(own_s, inf, None)
@@ -75,29 +76,31 @@ class Field:
 
 def memory_tipping_points(field: Field) -> Iterator[TippingPoint]:
     """Yield the changes of device memory that change the best plan."""
-    own, capacity = field.subject.forecast, int(field.subject.forecast.capacity_bytes)
+    own = field.subject.forecast
     leanest = float(field.quicker.min(initial=inf))
     if not own.fits:
         prefix = f"this plan fits, with {format_bytes(own.total_bytes)}; "
-        yield _tipping_point(field, least_capacity(own.total_bytes), 1, prefix)
-    elif fits(leanest, capacity):
+        yield _tipping_point(field, least_capacity(own.total_bytes, own.cluster), 1, prefix)
+    elif fits(leanest, own.cluster):
         if own.total_bytes < leanest:
-            yield _tipping_point(field, least_capacity(leanest) - 1, -1)
+            yield _tipping_point(field, least_capacity(leanest, own.cluster) - 1, -1)
     else:
         if leanest < inf:
-            yield _tipping_point(field, least_capacity(leanest), 1)
-        yield _tipping_point(field, least_capacity(own.total_bytes) - 1, -1, "this plan no longer fits; ")
+            yield _tipping_point(field, least_capacity(leanest, own.cluster), 1)
+        yield _tipping_point(
+            field, least_capacity(own.total_bytes, own.cluster) - 1, -1, "this plan no longer fits; "
+        )
 
 
 def _tipping_point(field: Field, capacity: int, way: int, prefix: str = "") -> TippingPoint:
-    resource, now = device_memory(field.subject.setting), int(field.subject.forecast.capacity_bytes)
+    resource, now = device_memory(field.subject.setting), field.subject.forecast.capacity_bytes
     bracket = Bracket((capacity - way) / now, capacity / now)
     return make_tipping_point(field.subject, resource, bracket, field.round(capacity), prefix)
 
 
-def least_capacity(total_bytes: float) -> int:
+def least_capacity(total_bytes: float, cluster: Cluster) -> int:
     """Return the smallest memory of a device, in bytes, in which a peak fits."""
-    least = ceil(total_bytes / constants()["usable_memory"])
-    while not fits(total_bytes, least):
+    least = ceil(total_bytes / constant_on(cluster, "usable_memory"))
+    while not fits(total_bytes, cluster, least):
         least += 1
     return least

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import Estimates, Floats
-from meshwright.cost.constants import constants
-from meshwright.cost.memory.memory_breakdown import KEYS, fits
+from meshwright.cost.memory.memory_breakdown import KEYS, fits, usable_device_bytes
 from meshwright.cost.plan_report import Estimate
 from meshwright.plans.setting import Setting
 from meshwright.search.choice_reasons import relative_step_time
@@ -35,7 +35,7 @@ class PredictionParts:
 
     parts: Mapping[str, float]
     ledger: Mapping[str, float]
-    capacity_bytes: float
+    cluster: Cluster
 
     @property
     def step_s(self) -> float:
@@ -50,25 +50,30 @@ class PredictionParts:
     @property
     def usable_bytes(self) -> float:
         """Return the usable part of the device's memory in bytes."""
-        return constants()["usable_memory"] * self.capacity_bytes
+        return usable_device_bytes(self.cluster)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Return the device's memory in bytes."""
+        return self.cluster.pool.device.memory_bytes
 
     @property
     def fits(self) -> bool:
         """Return true if the peak is within the usable memory."""
-        return bool(fits(self.total_bytes, self.capacity_bytes))
+        return bool(fits(self.total_bytes, self.cluster))
 
 
 def prediction_parts(estimate: Estimate, setting: Setting) -> PredictionParts:
     """Of one plan that was estimated."""
     worst = max(estimate.ledgers, key=lambda ledger: sum(ledger.values()))
-    return PredictionParts(estimate.parts, worst, setting.cluster.pool.device.memory_bytes)
+    return PredictionParts(estimate.parts, worst, setting.cluster)
 
 
 def forecast_at(estimates: Estimates, of_parts: Mapping[str, Floats], row: int) -> PredictionParts:
     """Of one of many plans that were estimated together; ``of_parts`` are the seconds of all of them by part."""
     parts = {name: float(seconds[row]) for name, seconds in of_parts.items()}
     ledger = {key: float(estimates.memory[key][row]) for key in KEYS}
-    return PredictionParts(parts, ledger, estimates.capacity_bytes)
+    return PredictionParts(parts, ledger, estimates.cluster)
 
 
 def differences(own: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

@@ -12,13 +12,35 @@ from meshwright.workload.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
+class GivenConstants:
+    """Constants of the cost model that the user gave, with their values: these have no spread.
+
+    ``source``: the file that they were given in. ``unused``: those of other devices, stacks and tiers.
+    """
+
+    source: str
+    values: tuple[tuple[str, float], ...] = ()
+    unused: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the constants with their origin in words."""
+        given = ", ".join(f"{name} = {value:g}" for name, value in self.values)
+        parts = [f"given in {self.source}, without spread: {given or 'none'}"]
+        if self.unused:
+            parts.append(f"of others there, this question depends on none: {', '.join(self.unused)}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """Model, cluster, workload and stack of a planning question."""
+    """Model, cluster, workload and stack of a planning question; ``given`` are constants that the user gave."""
 
     model: ModelGraph
     cluster: Cluster
     workload: Workload
     stack: Stack
+    given: GivenConstants | None = None
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ Ignored: that activations are gone during the step, when more chunks of the opti
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from meshwright.cost.constants import constants
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.plans.forms.host_offload import HostShares
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting
@@ -63,11 +63,11 @@ def placed(program: Program, plan: LongPlan, setting: Setting) -> ChunkPlacement
     assert plan.offload is not None
     size = plan.offload.chunk_mib
     layout = chunk_layout(program, None if size is None or isinstance(size, str) else size)
-    ledger, ranks = rank_ledger(program, 0, plan.sharding), int(program.shape.shard)
+    ledger, ranks = rank_ledger(program, 0, plan.sharding, setting.cluster), int(program.shape.shard)
     gathered = GROUPS * ranks * PARAMETER_BYTES * layout.elements if ranks > 1 else 0
     fixed = {**ledger, "buffers": gathered}
     taken = sum(fixed[key] for key in ("activations", "working", "workspace", "buffers"))
-    room = int(constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes) - taken
+    room = int(usable_device_bytes(setting.cluster)) - taken
     chunk, own = PARAMETER_BYTES * layout.elements, program.stack.optimizer_bytes
     parameters = min(layout.count, max(LEAST_SLOTS, room // chunk))
     optimizer = min(layout.count, max(0, room - layout.count * chunk) // (own * layout.elements))

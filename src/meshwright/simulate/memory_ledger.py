@@ -9,6 +9,7 @@ Where steps are validated afterwards, what they overwrite is kept meanwhile.
 
 from collections.abc import Mapping, Sequence
 
+from meshwright.cluster.cluster import Cluster
 from meshwright.cost.memory.backward_peak import Moment, StageBlocks, moments, worst_moment
 from meshwright.cost.memory.memory_breakdown import workspace_bytes
 from meshwright.cost.memory.zero_unsharded_buffers import (
@@ -38,7 +39,7 @@ from meshwright.schedules.action import PASS_KINDS
 from meshwright.schedules.activation_offload import COPIES
 
 
-def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str, int]:
+def rank_ledger(program: Program, rank: int, sharding: ShardingName, cluster: Cluster) -> dict[str, int]:
     """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
     stages = program.parts_of(rank)
     every = block_elements(program.blocks, program.shape, ends_together=ends_together(program))
@@ -61,7 +62,7 @@ def rank_ledger(program: Program, rank: int, sharding: ShardingName) -> dict[str
             if rule.by_unit
             else buffers + int(stage_buffer_bytes(rule, whole, program.stack))
         ),
-        "workspace": int(workspace_bytes()),
+        "workspace": int(workspace_bytes(cluster)),
     }
 
 

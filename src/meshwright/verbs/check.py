@@ -6,7 +6,7 @@ interval of two predictions' ratio allows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.constants import constants
+from meshwright.cost.constants_file import Given, with_constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem
@@ -111,22 +111,24 @@ class Checked:
         }
 
 
-def check_text(text: str, where: str, request: ImportRequest) -> Checked:
-    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows."""
+def check_text(text: str, where: str, request: ImportRequest, constants: Given | None = None) -> Checked:
+    """Check the text of a file. Raises InputError where it can not be read, or has keys that nothing knows.
+
+    ``constants`` of the cost model by name, as a file or a mapping.
+    """
     if is_plan(text):
-        return _check_plan_file(text, where, request)
+        return _check_plan_file(text, where, request, constants)
     imported = import_text(text, request, launcher_beside(where))
     foreign, setting = imported.foreign, None
     if imported.plan is None:
         return Checked(problems=imported.problems, unread=foreign.unread)
     workload = workload_of(_long(imported.plan, imported.model.architecture))
     setting = Setting.of(imported.model, imported.cluster, workload, imported.stack, imported.plan.dtypes)
-    return _checked(
-        imported.plan, setting, list(imported.problems), foreign, imported.changed_file.file_problems
-    )
+    setting, further = with_constants(setting, constants), imported.changed_file.file_problems
+    return _checked(imported.plan, setting, list(imported.problems), foreign, further)
 
 
-def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
+def _check_plan_file(text: str, where: str, request: ImportRequest, constants: Given | None) -> Checked:
     plan = with_files_read(parse_plan(text, where), Path(where).parent)
     changes = {"model": request.model, "cluster": request.on, "stack": request.stack}
     plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
@@ -141,7 +143,7 @@ def _check_plan_file(text: str, where: str, request: ImportRequest) -> Checked:
     except InputError:
         return Checked(problems=_problems(plan, nouns.model, nouns.cluster, nouns.stack), plan=plan)
     setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
-    return _checked(plan, setting, [], None)
+    return _checked(plan, with_constants(setting, constants), [], None)
 
 
 def _problems(
@@ -173,7 +175,7 @@ def _checked(
     short = _short(plan)
     try:
         nouns = setting.model, setting.cluster, setting.stack
-        resolved = resolve_with(plan, *nouns, stack_binds=True, further=further)
+        resolved = replace(resolve_with(plan, *nouns, stack_binds=True, further=further), setting=setting)
         report = predicted(resolved)
         if foreign is not None and not report.fits and "recompute" not in foreign.facts and short is not None:
             short, report, doubt = _recomputed(short, report, setting)
@@ -211,7 +213,7 @@ def _recomputed(
     """With recomputation, where the file can not say whether there is any and without it the plan would not fit."""
     full = short.model_copy(update={"recompute": "full"})
     nouns = setting.model, setting.cluster, setting.stack
-    again = predicted(resolve_with(full, *nouns))
+    again = predicted(replace(resolve_with(full, *nouns), setting=setting))
     if not again.fits:
         return short, report, []
     without = format_bytes(report.memory_bytes["total"])
@@ -263,7 +265,7 @@ def _too_large(
     best: Proposal | None,
 ) -> Problem:
     memory = report.memory_bytes
-    usable = constants()["usable_memory"] * memory["capacity"]
+    usable = memory["usable"]
     worst = memory["stages"][memory["worst_rank"]]
     largest = max((k for k in worst if k not in ("rank", "layers", "total")), key=lambda k: worst[k])
     rule = (

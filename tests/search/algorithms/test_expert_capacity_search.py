@@ -33,7 +33,7 @@ def test_the_best_plans_are_those_of_pricing_every_plan(routing, capacity):
     scope = search_scope({}, None, TOP, setting)
     plans = searched_space(scope, setting).plans
     every = evaluate(plans, setting)
-    fit = fits(every.total_bytes, setting.cluster.pool.device.memory_bytes) & every.hosts_hold
+    fit = fits(every.total_bytes, setting.cluster) & every.hosts_hold
     _, found = search(scope, setting)
     wanted = best_of_kinds(plans, every.step_s, fit)[:TOP]
     assert best_of_kinds(found.plans, found.step_s, found.fits)[:TOP] == pytest.approx(wanted, rel=1e-9)

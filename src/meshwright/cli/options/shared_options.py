@@ -6,4 +6,12 @@ import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", hidden=True)]
+Constants = Annotated[
+    str | None,
+    typer.Option(
+        "--constants",
+        metavar="FILE",
+        help="Constants of the cost model by name (YAML or JSON): nic_efficiency, h100:gemm_efficiency.",
+    ),
+]
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file (YAML).")]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.closed_form.step_parts import PARTS, pipeline_lengths, step_parts, step_total
 from meshwright.cost.constants_by_row import ConstantCases
@@ -44,7 +45,7 @@ class Estimates:
 
     step_s: Floats
     memory: dict[str, Floats]
-    capacity_bytes: float
+    cluster: Cluster
     hosts_hold: NDArray[np.bool_]
 
     @property
@@ -55,7 +56,7 @@ class Estimates:
     @property
     def fits(self) -> NDArray[np.bool_]:
         """Return the mask of plans that fit, on the devices and on the hosts."""
-        return np.asarray(fits(self.total_bytes, self.capacity_bytes), dtype=np.bool_) & self.hosts_hold
+        return np.asarray(fits(self.total_bytes, self.cluster), dtype=np.bool_) & self.hosts_hold
 
 
 def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False) -> Estimates:
@@ -66,30 +67,28 @@ def evaluate(plans: PlanArrays, setting: Setting, *, only_fitting: bool = False)
     n = len(plans)
     step_s = np.full(n, np.inf)
     memory, held = {key: np.zeros(n) for key in KEYS}, np.ones(n, dtype=np.bool_)
-    capacity = setting.cluster.pool.device.memory_bytes
     timed: list[tuple[NDArray[np.int64], PlanGroup]] = []
     for rows, group in pipeline_groups(plans, setting):
         ledger = worst_ledger(group)
         _store(memory, rows, ledger)
         some, timed_rows = group, rows
         if only_fitting:
-            chosen = np.flatnonzero(fits(total_bytes(ledger), capacity))
+            chosen = np.flatnonzero(fits(total_bytes(ledger), setting.cluster))
             some, timed_rows = group if len(chosen) == len(rows) else group.take(chosen), rows[chosen]
         if len(timed_rows):
             held[timed_rows] = host_memory_suffices(some)
             timed.append((timed_rows, some))
     _store_times(step_s, timed)
-    return Estimates(step_s, memory, capacity, held)
+    return Estimates(step_s, memory, setting.cluster, held)
 
 
 def fitting(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
     """Return the mask of plans that fit, on the devices and on the hosts."""
     result = np.zeros(len(plans), dtype=np.bool_)
-    capacity = setting.cluster.pool.device.memory_bytes
     for rows, group in pipeline_groups(plans, setting):
-        result[rows] = np.asarray(fits(total_bytes(worst_ledger(group)), capacity)) & host_memory_suffices(
-            group
-        )
+        result[rows] = np.asarray(
+            fits(total_bytes(worst_ledger(group)), setting.cluster)
+        ) & host_memory_suffices(group)
     return result
 
 

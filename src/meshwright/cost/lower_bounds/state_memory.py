@@ -66,5 +66,4 @@ def _trained(elements: Elements) -> tuple[Number, Number]:
 
 def may_fit(plans: PlanArrays, setting: Setting) -> NDArray[np.bool_]:
     """Return the mask of plans whose lower bound of memory fits."""
-    capacity = setting.cluster.pool.device.memory_bytes
-    return np.asarray(fits(state_memory_bound(plans, setting), capacity), dtype=np.bool_)
+    return np.asarray(fits(state_memory_bound(plans, setting), setting.cluster), dtype=np.bool_)

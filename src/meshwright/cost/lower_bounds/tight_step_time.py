@@ -34,8 +34,8 @@ from meshwright.cost.closed_form.step_parts import (
     update,
     with_sends,
 )
-from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.automatic_schedule_memory import leading_forward_passes, min_passes_held
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import activations, ledgers_without_lists, saved_activation_bytes
 from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
@@ -144,7 +144,7 @@ class _Bound:
         self.counts = group.micro_batches.astype(np.float64)
         counts = self.counts[:, None]
         self.lives, self.stay = counts * life[:, at].sum(1), counts * (kept * life[:, at]).sum(1)
-        usable = constants()["usable_memory"] * group.setting.cluster.pool.device.memory_bytes
+        usable = usable_device_bytes(group.setting.cluster)
         self.fixed = sum(ledgers_without_lists(group).values(), start=np.zeros(1))
         self.room = usable * ROOM - self.fixed
         self.rest = _behind(group)

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from meshwright.cost.constants import constants
+from meshwright.cluster.cluster import Cluster
+from meshwright.cost.constants import constant_on
 from meshwright.program.local_shape import Number
 
 KEYS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
@@ -27,16 +28,22 @@ def total_bytes(ledger: Ledger) -> Number:
     return sum((ledger[key] for key in KEYS), start=0)
 
 
-def workspace_bytes() -> float:
-    """Context, libraries' workspaces."""
-    return constants()["workspace_bytes"]
+def workspace_bytes(cluster: Cluster) -> float:
+    """Return the bytes of the context and the libraries' workspaces."""
+    return constant_on(cluster, "workspace_bytes")
 
 
-def fits(total: Number, capacity_bytes: float) -> Number:
-    """Return true where the peak is within the usable part of the capacity."""
-    return np.asarray(total) <= constants()["usable_memory"] * capacity_bytes
+def usable_device_bytes(cluster: Cluster, capacity_bytes: int | None = None) -> float:
+    """Return the usable memory of a device in bytes; ``capacity_bytes``: of a device with other memory."""
+    capacity = cluster.pool.device.memory_bytes if capacity_bytes is None else capacity_bytes
+    return constant_on(cluster, "usable_memory") * capacity
 
 
-def fits_host_memory(on_host_bytes: Number, capacity_bytes: float) -> Number:
-    """Return true where offloaded activations stay within their usual share of host memory."""
-    return np.asarray(on_host_bytes) <= constants()["usable_host_memory"] * capacity_bytes
+def fits(total: Number, cluster: Cluster, capacity_bytes: int | None = None) -> Number:
+    """Return true where the peak is within the usable memory of a device, of ``capacity_bytes`` if given."""
+    return np.asarray(total) <= usable_device_bytes(cluster, capacity_bytes)
+
+
+def fits_host_memory(on_host_bytes: Number, cluster: Cluster, capacity_bytes: float) -> Number:
+    """Return true where offloaded activations stay within their usual share of a host's ``capacity_bytes``."""
+    return np.asarray(on_host_bytes) <= constant_on(cluster, "usable_host_memory") * capacity_bytes

@@ -92,7 +92,7 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
             + stack.matrix_optimizer_bytes * group.held_matrices
             + _scale_bytes(group)
         ),
-        "workspace": np.full(gradients.shape, np.floor(workspace_bytes())),
+        "workspace": np.full(gradients.shape, np.floor(workspace_bytes(group.setting.cluster))),
     }
 
 
@@ -211,12 +211,13 @@ def _buffers_of_host_states(group: PlanGroup) -> Floats:
 
 def host_memory_suffices(group: PlanGroup) -> Bools:
     """Return the mask of plans whose offloaded activations and states fit the node's host memory."""
-    pool = group.setting.cluster.pool
+    cluster = group.setting.cluster
+    pool = cluster.pool
     capacity = pool.node.host_memory_bytes
     nothing = group.copied is None and not group.host_shares.some
     if nothing or capacity is None:
         return np.ones(len(group.plans), dtype=np.bool_)
-    return np.asarray(fits_host_memory(pool.devices_of_host * host_bytes(group).max(1), capacity))
+    return np.asarray(fits_host_memory(pool.devices_of_host * host_bytes(group).max(1), cluster, capacity))
 
 
 def _whole_all_along(group: PlanGroup) -> Floats:

@@ -39,7 +39,7 @@ from meshwright.cost.constants import (
     constants,
     kernels,
     on_links,
-    recipe_costs,
+    recipe_cost,
 )
 from meshwright.program.expert_dispatch.dispatch_forms import DeduplicatedBytes
 from meshwright.program.layouts.node_hops import Fabric
@@ -225,7 +225,7 @@ def hardware_times_for(
         nic_bytes_per_s=pool.node.nic_bytes_per_s_per_device,
         domain=usable_domain(pool),
         precision=precision,
-        recipe=None if fp8_recipe is None else recipe_costs()[fp8_recipe],
+        recipe=None if fp8_recipe is None else recipe_cost(fp8_recipe, calibration),
         host_bytes_per_s=pool.node.host_bytes_per_s,
         host_memory_bytes_per_s=pool.host_memory_bytes_per_s,
         synchronous=pool.device.synchronous,

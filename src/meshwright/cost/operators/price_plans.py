@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from meshwright.cluster.cluster import Cluster, Tier
 from meshwright.cluster.cluster import Links as ClusterLinks
 from meshwright.cluster.fast_domains import node_count, node_devices, usable_domain
+from meshwright.cost.constants import step_jitter_on
 from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
 from meshwright.cost.operators.operator_times import Local
@@ -50,7 +51,7 @@ def setting_hardware_times(setting: Setting, devices: NDArray[np.int64] | None =
     cluster = setting.cluster
     recipe = setting.stack.recipe_of(setting.workload)
     forms = hardware_times_for(cluster.pool, setting.workload.precision, dict(cluster.calibration), recipe)
-    jitter = forms.constants["step_jitter"] if cluster.step_jitter is None else cluster.step_jitter
+    jitter = step_jitter_on(cluster)
     slower: Any = slowest_of(cluster.devices, jitter)
     if devices is not None:
         slower = map_distinct_rows(lambda count: slowest_of(count, jitter), [devices.ravel()]).reshape(

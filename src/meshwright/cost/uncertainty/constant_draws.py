@@ -16,7 +16,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.constant_values import ANY, is_calibrated, matters, parts_of_name, value_in
+from meshwright.cost.constant_values import ANY, is_known, matters, parts_of_name, value_in
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
 
@@ -41,7 +41,7 @@ class ConstantDraws:
         for name in own:
             owner, _, number = parts_of_name(name)
             stands_in = owner == ANY and number in fitted
-            if not stands_in and not is_calibrated(setting, name) and value_in(setting, name) > 0:
+            if not stands_in and not is_known(setting, name) and value_in(setting, name) > 0:
                 drawn = self.log_factors[:, self.names.index(name)]
                 if drawn.any():
                     yield name, drawn

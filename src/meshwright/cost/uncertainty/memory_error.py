@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.constants import constants
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.uncertainty.interval import Interval
 from meshwright.plans.setting import Setting
 
@@ -34,7 +34,7 @@ def memory_interval(setting: Setting) -> Interval:
 
 def memory_room(total_bytes: float, setting: Setting) -> float:
     """Return how many standard deviations a peak is below the usable memory of a device."""
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    usable = usable_device_bytes(setting.cluster)
     return log(usable / max(total_bytes, 1.0)) / sqrt(memory_interval(setting).sigma ** 2 + SLACK**2)
 
 

@@ -71,12 +71,12 @@ def _check_scalar(node: ScalarNode, is_key: bool) -> None:
         raise ComposerError(None, None, f"a number of more than {MAX_DIGITS} digits", node.start_mark)
 
 
-def read_mapping(text: str, where: str, form: str = "") -> dict[str, object]:
+def read_mapping(text: str, where: str, form: str = "", *, finite: bool = True) -> dict[str, object]:
     """Read the mapping that ``text`` holds; ``where`` names the text in problems. Raise InputError.
 
-    ``form`` suggests what to write in place of what is no mapping.
+    ``form`` suggests what to write in place of what is no mapping; ``finite`` as of ``read_value``.
     """
-    data = read_value(text, where)
+    data = read_value(text, where, finite=finite)
     if data is None:
         raise InputError(
             Problem(where, None, "is empty", form or "write a plan, or make one with `meshwright plan`")
@@ -88,12 +88,15 @@ def read_mapping(text: str, where: str, form: str = "") -> dict[str, object]:
     return data
 
 
-def read_value(text: str, where: str) -> object:
-    """Read the one YAML value that ``text`` holds, in plain types. Raise InputError."""
+def read_value(text: str, where: str, *, finite: bool = True) -> object:
+    """Read the one YAML value that ``text`` holds, in plain types. Raise InputError.
+
+    ``finite``: numbers that are not finite are refused, too.
+    """
     if len(text) > MAX_BYTES:
         raise InputError(Problem(where, f"{len(text)} characters", f"more than {MAX_BYTES}", "shorten it"))
     try:
-        return _frozen(_plain_yaml().load(text), where)
+        return _frozen(_plain_yaml().load(text), where, finite=finite)
     except (YAMLError, ValueError) as error:
         raise InputError(_unreadable(error, text, where)) from None
 
@@ -126,12 +129,12 @@ def _unreadable(error: Exception, text: str, where: str) -> Problem:
     return Problem(where, value, f"cannot be read as YAML: {reason} ({place})", PLAIN)
 
 
-def _frozen(value: object, where: str) -> object:
+def _frozen(value: object, where: str, *, finite: bool) -> object:
     if isinstance(value, dict):
-        return {str(key): _frozen(item, f"{where}: {key}") for key, item in value.items()}
+        return {str(key): _frozen(item, f"{where}: {key}", finite=finite) for key, item in value.items()}
     if isinstance(value, list):
-        return tuple(_frozen(item, where) for item in value)
-    if isinstance(value, float) and not isfinite(value):
+        return tuple(_frozen(item, where, finite=finite) for item in value)
+    if finite and isinstance(value, float) and not isfinite(value):
         raise InputError(Problem(where, value, "must be finite", "write a number, such as 1.5"))
     return value
 

@@ -25,12 +25,17 @@ Side = tuple[Resolved, Report]
 
 
 def compare_reports(a: Side, b: Side) -> dict[str, Any]:
-    """Return ``{"rows": [{quantity, a, b, unit}]}``: choices that differ, then predicted numbers."""
+    """Return ``{"rows": [{quantity, a, b, unit}]}``: choices that differ, then predicted numbers.
+
+    With constants that the user gave, ``origin`` says so.
+    """
     choices = [
         {"quantity": name, "a": left, "b": right, "unit": "choice"}
         for name, left, right in _differences(a[0], b[0])
     ]
-    return {"rows": choices + list(_numbers(a[1], b[1]))}
+    given = dict.fromkeys(side[0].setting.given.text for side in (a, b) if side[0].setting.given)
+    origin = {"origin": {"constants": " | ".join(given)}} if given else {}
+    return {"rows": choices + list(_numbers(a[1], b[1])), **origin}
 
 
 def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
@@ -42,6 +47,8 @@ def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
             escape(row["quantity"]), *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row)
         )
     out.print(table)
+    if "origin" in data:
+        out.print(escape(f"\nConstants {data['origin']['constants']}"))
     if "largest" in data:
         out.print(
             f"\n{escape(a)} is predicted, {escape(b)} measured. They disagree most in {data['largest']}."

@@ -7,7 +7,6 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from meshwright.cost.constants import constants
 from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices, print_families, print_models
 from meshwright.present.plan_answers.fastest_and_regret import (
@@ -157,7 +156,7 @@ def _print_advice(out: Console, report: dict[str, Any]) -> None:
 def _print_memory(out: Console, report: dict[str, Any]) -> None:
     memory = report["memory_bytes"]
     rank = next(stage for stage in memory["stages"] if stage["rank"] == memory["worst_rank"])
-    usable = constants()["usable_memory"] * memory["capacity"]
+    usable = memory["usable"]
     kinds = ", ".join(f"{kind} {gib(rank[kind])}" for kind in KINDS if rank[kind])
     _print(
         out,
@@ -189,7 +188,7 @@ def _print_binding(out: Console, report: dict[str, Any]) -> None:
     step, memory = report["step_time_s"], report["memory_bytes"]
     parts = sorted(report["breakdown_s"].items(), key=lambda part: -part[1])[:MOST_CAUSES]
     shares = ", ".join(f"{CAUSES.get(name, name)} {s / step:.0%}" for name, s in parts if s >= 0.005 * step)
-    taken = memory["total"] / (constants()["usable_memory"] * memory["capacity"])
+    taken = memory["total"] / memory["usable"]
     _print(
         out,
         "\n[bold]What binds[/bold]",

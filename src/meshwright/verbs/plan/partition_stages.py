@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from meshwright.cost.closed_form.evaluate_plans import evaluate
-from meshwright.cost.constants import constants
 from meshwright.cost.layer_partition_costs import LayerCosts, layer_costs
-from meshwright.cost.memory.memory_breakdown import fits
+from meshwright.cost.memory.memory_breakdown import fits, usable_device_bytes
 from meshwright.cost.plan_report import closed_form
 from meshwright.errors import InputError, Problem
 from meshwright.plans.arrays.short_plans import short_plan
@@ -31,7 +30,7 @@ def restage(
 
     ``mixes``: stages may recompute more than a plan says, where the stack can.
     """
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    usable = usable_device_bytes(setting.cluster)
     words = _recomputes(setting) if mixes else ()
     leanest = words[-1] if words else None
 
@@ -105,7 +104,7 @@ def _cut(
     of_layers = recomputes_from_stages(counts, of_stages)
     estimate = closed_form(short, setting, written_stages(counts), of_layers)
     total = max(sum(ledger.values()) for ledger in estimate.ledgers)
-    if not fits(total, setting.cluster.pool.device.memory_bytes):
+    if not fits(total, setting.cluster):
         return None
     differ = of_stages if len(set(of_stages)) > 1 else None
     return Recut(counts, sum(estimate.parts.values()), total, differ)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.cluster.cluster import Cluster
-from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.state_memory import state_memory_bound
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
@@ -352,7 +352,7 @@ def _nothing_among_the_played(
 
 def _leanest(space: Space, found: RankedPlans, setting: Setting) -> str:
     """Return the excess of memory in words: the least peak, or the least bound if nothing was evaluated."""
-    usable = constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    usable = usable_device_bytes(setting.cluster)
     states = float(state_memory_bound(space.base, setting).min())
     if len(found.plans):
         least, what = float(found.total_bytes.min()), "the leanest plan needs"

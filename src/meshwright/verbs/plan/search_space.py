@@ -8,11 +8,11 @@ import numpy as np
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import Estimates, evaluate
-from meshwright.cost.constants import constants
 from meshwright.cost.lower_bounds.coarse_time_and_memory import CoarseBounds, VariantBounds
 from meshwright.cost.lower_bounds.context_parallel_pruning import undominated_forms
 from meshwright.cost.lower_bounds.state_memory import may_fit
 from meshwright.cost.lower_bounds.tight_step_time import TightBounds
+from meshwright.cost.memory.memory_breakdown import usable_device_bytes
 from meshwright.cost.operators.price_plans import fabric_of
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.uncertainty.step_error import pair_interval
@@ -295,4 +295,4 @@ def scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
 
 def usable_bytes(setting: Setting) -> float:
     """Return the usable memory of a device in bytes."""
-    return constants()["usable_memory"] * setting.cluster.pool.device.memory_bytes
+    return usable_device_bytes(setting.cluster)

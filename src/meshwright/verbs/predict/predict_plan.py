@@ -37,7 +37,14 @@ def reported(resolved: Resolved, estimate: Estimate) -> Report:
         found = with_network_advice(found, short, resolved.long, resolved.setting)
     slow = () if short is None else slow_links(short, resolved.long, resolved.setting)
     advice = (found.interval or {}).get("advice")
-    return replace(found, remarks=(*doubts(resolved), *map(str, saved), *slow, *([advice] if advice else [])))
+    given = constants_remarks(resolved.setting)
+    remarks = (*doubts(resolved), *map(str, saved), *slow, *given, *([advice] if advice else []))
+    return replace(found, remarks=remarks)
+
+
+def constants_remarks(setting: Setting) -> tuple[str, ...]:
+    """Return the constants that the user gave, in words."""
+    return (f"constants {setting.given.text}",) if setting.given else ()
 
 
 def slow_links(short: ShortPlan, plan: LongPlan, setting: Setting) -> Iterator[str]:

@@ -8,7 +8,7 @@ from meshwright.ingestion.kineto.prediction_comparison import ComparisonRow, com
 from meshwright.ingestion.kineto.trace_breakdown import TraceBreakdown, read_kineto
 from meshwright.plans.resolve import Resolved
 from meshwright.program.lowering.lower_plan import attention_grid, experts_grid
-from meshwright.verbs.predict.predict_plan import predicted
+from meshwright.verbs.predict.predict_plan import constants_remarks, predicted
 
 SUFFIXES = (".json", ".json.gz", ".gz")
 
@@ -45,4 +45,4 @@ def _remarks(breakdown: TraceBreakdown, resolved: Resolved) -> list[str]:
         remarks.append("the trace has no device: operators of the host stand for kernels")
     if not breakdown.steps_marked:
         remarks.append("the trace marks no steps: its whole span counts as one")
-    return remarks
+    return [*remarks, *constants_remarks(resolved.setting)]

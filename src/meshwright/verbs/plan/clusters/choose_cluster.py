@@ -34,6 +34,7 @@ from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
+from meshwright.verbs.predict.predict_plan import constants_remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
     first = contenders[places[0]].answer()
     best = [_in_full(contenders[place], ranking[place]) for place in places]
     proposals = tuple(one.proposal for one in best)
-    remarks = [*checked.terms.remarks([one.setting.cluster for one in contenders])]
+    remarks = [
+        *checked.terms.remarks([one.setting.cluster for one in contenders]),
+        *constants_remarks(shown[0].course.setting),
+    ]
     if request.batches is not None:
         remarks.append(request.batches.remark(contenders[places[0]].setting.workload.global_batch))
     elif len(contenders) > 1 and not checked.terms.most:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from meshwright.cluster.catalog_prices import ON_DEMAND
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.shorthand import SOURCE
+from meshwright.cost.constants_file import Given, read_constants
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer, offers
 from meshwright.economy.objectives import OBJECTIVES, Objective, objective
@@ -19,7 +20,7 @@ from meshwright.verbs.plan.search_space import Scope
 
 @dataclass(frozen=True, slots=True)
 class ClusterChoiceRequest:
-    """The options of a cluster choice: candidate clusters, objective, limits and terms.
+    """The options of a cluster choice: candidate clusters, objective, limits, terms and given constants.
 
     ``batches``: global batches to choose from, where the question does not fix one.
     """
@@ -31,6 +32,7 @@ class ClusterChoiceRequest:
     assume: tuple[str, ...] = ()
     price: str = ON_DEMAND
     batches: BatchRange | None = None
+    constants: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
     aim = attempted(lambda: objective(request.objective), problems)
     problems += request.limits.problems(terms)
     offered = attempted(lambda: offers(request.on), problems)
-    settled = _settled(question, offered, terms or TrainingTerms(), problems)
+    settled = _settled(question, offered, terms or TrainingTerms(), request.constants, problems)
     if offered is not None and terms is not None:
         clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
@@ -71,27 +73,38 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
 
 
 def _settled(
-    question: PlanRequest, offered: tuple[Offer, ...] | None, terms: TrainingTerms, problems: list[Problem]
+    question: PlanRequest,
+    offered: tuple[Offer, ...] | None,
+    terms: TrainingTerms,
+    constants: Given | None,
+    problems: list[Problem],
 ) -> tuple[tuple[Setting, Scope], ...] | None:
-    """Return a setting and a scope for each offer; of offers that differ only in size, check the last one."""
+    """Return a setting and a scope for each offer; of offers that differ only in size, check the last one.
+
+    Settings have the given constants. Those of sizes of one device share a stack, so that they are bounded together.
+    """
     if offered is None:
         of_question: list[Problem] = []
         attempted(lambda: checked(question, None), of_question)
         problems += [problem for problem in of_question if not problem.field.startswith("cluster")]
+        attempted(lambda: read_constants(constants), problems)
         return None
     last = {_kind(offer): offer for offer in offered}
     found = {
         kind: attempted(lambda offer=offer: checked(question_on(question, offer), None), problems)  # type: ignore[misc]
         for kind, offer in last.items()
     }
-    if problems:
+    stacks = {pair[0].stack.name for pair in found.values() if pair is not None} or None
+    given = attempted(lambda: read_constants(constants, stacks), problems)
+    if problems or given is None:
         return None
+    found = {kind: pair and (given.on(pair[0]), pair[1]) for kind, pair in found.items()}
     settled = []
     for offer in offered:
         pair = found[_kind(offer)]
         assert pair is not None, "what is wrong is a problem"
         setting, scope = pair
-        settled.append((replace(setting, cluster=terms.on(offer.cluster)), scope))
+        settled.append((given.on(replace(setting, cluster=terms.on(offer.cluster))), scope))
     return tuple(settled)
 
 
