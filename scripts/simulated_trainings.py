@@ -52,17 +52,17 @@ def _with_enough_nodes(clock: Floats, back: Floats, repair_s: float) -> Floats:
     rows = np.arange(len(clock))
     back[rows, back.argmin(axis=1)] = clock + repair_s
     first = back.min(axis=1)
-    return np.maximum(clock, first)
+    return np.asarray(np.maximum(clock, first), dtype=np.float64)
 
 
 def played_days(course: TrainingCost, step_s: Floats, draw: np.random.Generator) -> Floats:
     """Return the days of trainings with these step times, each with its own failure rate and failures, (n,)."""
     needed_s, model, count = course.steps * step_s, course.outages, len(step_s)
     if model is None or model.interval_s == np.inf:
-        return needed_s / DAY_S
+        return np.asarray(needed_s / DAY_S, dtype=np.float64)
     rate = draw.gamma(model.events + 0.5, 1 / model.events, count) if model.events else np.ones(count)
     work_s = np.maximum(model.interval_s, step_s)
     played = played_seconds(
         needed_s, work_s, model.mtbf_s / rate, model, lambda _: draw.exponential(size=count)
     )
-    return played / DAY_S
+    return np.asarray(played / DAY_S, dtype=np.float64)
