@@ -53,7 +53,7 @@ def simulated(cluster: RankedCluster, key: str, count: int = COUNT) -> Simulated
     assert cluster.step_s is not None, "it was searched"
     assert cluster.report is not None, "it was searched"
     course = cluster.course
-    draw = np.random.default_rng(crc32(f"{key} {cluster.offer.on}".encode()))
+    draw = np.random.default_rng(crc32(f"{key} {course.setting.model.name} {cluster.offer.on}".encode()))
     step_s = course.slowdown * cluster.step_s * np.exp(drawn_log_errors(cluster, draw, count))
     room = memory_room(cluster.report.memory_bytes["total"], course.setting)
     fits = draw.standard_normal(count) <= room
