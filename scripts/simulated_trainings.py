@@ -1,4 +1,4 @@
-"""Play whole trainings failure by failure, many at a time: what probabilities of a training are held against.
+"""Play whole trainings failure by failure, many at a time, as a check of predicted probabilities.
 
 A training works in segments of ``work_s`` seconds and writes a checkpoint after each. A failure throws the unwritten
 work away; a restart, which may fail too, follows as soon as enough nodes are there: a spare node, else the first that

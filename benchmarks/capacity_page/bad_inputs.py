@@ -1,4 +1,4 @@
-"""Run the wrong questions of ``benchmarks/capacity/bad-inputs.yaml`` and keep what the command line prints."""
+"""Run the wrong questions of ``benchmarks/capacity/bad-inputs.yaml`` and keep the messages of the command line."""
 
 import shlex
 import subprocess

@@ -159,10 +159,10 @@ most. It says that the arithmetic is right, and nothing about whether the distri
 def _published(rows: Sequence[Row]) -> Iterator[str]:
     yield """Device hours of whole trainings. Predicted hours include failures and checkpoints at the known rate of
 the device family, but no spare nodes, evaluation, runs that were thrown away or waiting for people. Brackets: 80 %
-interval."""
+interval. *inside*: whether the published hours are in it. *MFU of the published hours*: as if steps had filled them."""
     head = (
         *("training", "tokens", "devices", "published hours", "predicted hours", "predicted / published"),
-        *("inside", "fits", "days", "goodput"),
+        *("inside", "fits", "predicted MFU", "MFU of the published hours", "days", "goodput"),
     )
     cells = [
         (
@@ -175,6 +175,8 @@ interval."""
             f"{row['ratio']:.2f}",
             "yes" if row["inside"] else "**no**",
             "yes" if row["fits"] else "no",
+            _percent(row["mfu"]),
+            _percent(row["mfu_of_published_hours"]),
             f"{row['days']:.1f}",
             _percent(row["goodput"])
             + (f" (published: {row['published_goodput']})" if row["published_goodput"] else ""),
@@ -184,11 +186,14 @@ interval."""
     yield table(head, cells).rstrip()
     for row in rows:
         sources = "; ".join(f"[{title}]({url})" for title, url in row["sources"])
-        chosen = f" Recommended: {row['recommended']}." if row["recommended"] else ""
-        yield (
-            f"- **{row['name']}**. Published plan: {row['published_plan']}. Assumed: {row['assumed']}.{chosen} "
-            f"Sources: {sources}."
-        )
+        parts = {
+            "Published plan": row["published_plan"],
+            "Recommended": row["recommended"],
+            "Assumed": row["assumed"],
+            "Miss": row["miss"],
+            "Sources": sources,
+        }
+        yield f"- **{row['name']}**. " + " ".join(f"{name}: {text}." for name, text in parts.items() if text)
 
 
 def _with_ends(row: Row, name: str) -> str:

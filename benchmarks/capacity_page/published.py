@@ -32,7 +32,9 @@ def _row(asked: Mapping[str, Any]) -> dict[str, Any]:
     report, recommended = _prediction(asked)
     assert report.training is not None, "its tokens are known"
     hours, published = report.training["device_hours"], float(asked["published_hours"])
-    said = ("name", "tokens", "published_plan", "assumed", "sources", "published_goodput")
+    devices = round(hours["value"] / (24 * report.training["days"]["value"]))
+    steps_hours = 24 * devices * report.training["days_without_failures"]["value"]
+    said = ("name", "tokens", "published_plan", "assumed", "miss", "sources", "published_goodput")
     return {name: asked.get(name) for name in said} | {
         "recommended": recommended,
         "published_hours": published,
@@ -41,7 +43,9 @@ def _row(asked: Mapping[str, Any]) -> dict[str, Any]:
         "predicted_hours_high": hours["high"],
         "ratio": hours["value"] / published,
         "inside": hours["low"] <= published <= hours["high"],
-        "devices": round(hours["value"] / (24 * report.training["days"]["value"])),
+        "devices": devices,
+        "mfu": report.mfu,
+        "mfu_of_published_hours": report.mfu and report.mfu * steps_hours / published,
         "days": report.training["days"]["value"],
         "goodput": report.goodput and report.goodput["share"],
         "spare_nodes": report.training["spare_nodes"],

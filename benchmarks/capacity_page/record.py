@@ -1,4 +1,4 @@
-"""Answer a question, simulate its choices and ask it separately: the record from which the page is written."""
+"""Answer a question, simulate the clusters of the answer, and ask the question separately."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

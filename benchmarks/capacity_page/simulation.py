@@ -1,7 +1,7 @@
 """Simulate trainings of a chosen plan, and count in how many of them all limits hold.
 
 Speed, memory, price and failures are drawn anew, with random numbers of their own: the product's equally spaced
-quantiles and its formulas of goodput are not used. Only what the draws are distributed like is the product's: the
+quantiles and its formulas of goodput are not used. Only the definitions of the distributions are the product's: the
 covariance of the constants and the response of the step time to them, the widths of the other errors, the offers, the
 count of failures. Failures are played one by one (``scripts/simulated_trainings.py``).
 """

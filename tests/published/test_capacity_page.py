@@ -1,4 +1,4 @@
-"""The page of capacity planning: its record keeps what it claims, and a part of it is found again."""
+"""Hold the record of the page of capacity planning against its claims, and answer a part of it again."""
 
 import json
 import shlex
