@@ -19,9 +19,10 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 
 from capacity_page.bad_inputs import bad_input_rows
-from capacity_page.page import page_of, question_part
+from capacity_page.page import page_of
 from capacity_page.published import published_rows
 from capacity_page.question import Question, read_questions
+from capacity_page.question_part import question_part
 from capacity_page.record import recorded
 from capacity_page.simulation import COUNT
 

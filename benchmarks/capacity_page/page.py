@@ -5,10 +5,8 @@ from typing import Any
 
 from markdown_table import table
 
-from meshwright.units import format_count
+from capacity_page.question_part import percent, question_part
 
-ROOM = 0.03
-"""How far simulated shares may be from printed probabilities."""
 Row = Mapping[str, Any]
 
 
@@ -88,56 +86,6 @@ def _of(rows: Sequence[Row]) -> str:
     return f"{sum(row['exit_code'] == 2 for row in rows)} of {len(rows)}"
 
 
-def question_part(question: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the paragraphs of one question."""
-    yield f"### {question['key']}. {question['title']}"
-    if question["remark"]:
-        yield question["remark"]
-    yield f"```bash\n{question['command']}\n```"
-    yield table(HEAD, [_cells(row, question) for row in question["rows"]]).rstrip()
-    separate = question["separate"]
-    same = "equal to" if not separate["differences"] else "**differs** from"
-    lines = [
-        f"Recommended: {question['recommended']}."
-        if question["recommended"]
-        else "No cluster keeps the limits.",
-        f"Doubt: {question['doubt']}." if question["doubt"] else "",
-        f"The answer is {same} {separate['questions']} separate questions, one for each {separate['of']}"
-        + "".join(f"; {text}" for text in separate["differences"])
-        + ".",
-    ]
-    yield " ".join(line for line in lines if line)
-    if question["rejected"]:
-        yield "The next cheaper cluster that is too unsure:"
-        yield table(HEAD, [_cells(row, question) for row in question["rejected"]]).rstrip()
-
-
-HEAD = (
-    *("model", "cluster", "limits", "tokens", "days", "USD", "kW", "MWh", "spare nodes", "goodput"),
-    *("sure", "simulated"),
-)
-
-
-def _cells(row: Row, question: Mapping[str, Any]) -> list[str | None]:
-    over = [f"{_short(value)} {unit} over" for unit, value in row["misses"].items() if value]
-    too_unsure = question["limits"]["sure"] is not None
-    missed = "too unsure" if too_unsure else ", ".join(over) or "missed"
-    return [
-        row["model"],
-        row["cluster"],
-        "kept" if row["meets"] else missed,
-        format_count(row["tokens"]),
-        _with_ends(row, "days"),
-        _with_ends(row, "usd"),
-        _short(row["power_kw"]),
-        _short(row["kwh_site"] and row["kwh_site"] / 1000),
-        str(row["spare_nodes"]),
-        _percent(row["goodput"]),
-        _percent(row["sure"]),
-        _percent(row["simulated"]),
-    ]
-
-
 def _simulation(record: Mapping[str, Any]) -> Iterator[str]:
     pairs = compared(record)
     errors = [100 * (row["simulated"] - row["sure"]) for _, row in pairs]
@@ -175,10 +123,10 @@ interval. *inside*: whether the published hours are in it. *MFU of the published
             f"{row['ratio']:.2f}",
             "yes" if row["inside"] else "**no**",
             "yes" if row["fits"] else "no",
-            _percent(row["mfu"]),
-            _percent(row["mfu_of_published_hours"]),
+            percent(row["mfu"]),
+            percent(row["mfu_of_published_hours"]),
             f"{row['days']:.1f}",
-            _percent(row["goodput"])
+            percent(row["goodput"])
             + (f" (published: {row['published_goodput']})" if row["published_goodput"] else ""),
         )
         for row in rows
@@ -194,22 +142,3 @@ interval. *inside*: whether the published hours are in it. *MFU of the published
             "Sources": sources,
         }
         yield f"- **{row['name']}**. " + " ".join(f"{name}: {text}." for name, text in parts.items() if text)
-
-
-def _with_ends(row: Row, name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return _short(row[name]) + ("" if low is None else f" ({_short(low)}–{_short(high)})")
-
-
-def _short(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:,.3g} M"
-    return (
-        f"{value / 1e3:,.0f} k" if abs(value) >= 1e4 else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"

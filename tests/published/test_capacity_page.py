@@ -93,6 +93,15 @@ def test_answers_are_those_of_separate_questions(questions):
         assert question["separate"]["questions"] == len(question["rows"]) >= 3
 
 
+def test_the_best_of_the_separate_answers_is_recommended(questions):
+    for key, question in questions.items():
+        if key == "d":
+            continue
+        worth = (lambda row: -row["tokens"]) if key.startswith("e") else (lambda row: row["usd"])
+        best = min((row for row in question["rows"] if row["meets"]), key=worth)
+        assert question["recommended"] == best["cluster"]
+
+
 def test_the_largest_model_within_the_limits_is_recommended(questions):
     rows = questions["d"]["rows"]
     assert [row["meets"] for row in rows] == [True, True, False]
