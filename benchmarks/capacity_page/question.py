@@ -53,6 +53,11 @@ class Found:
     limits: Limits
     doubt: str | None = None
 
+    @property
+    def nearest(self) -> RankedCluster:
+        """The row whose largest ratio of a figure to its limit is least."""
+        return min(self.rows, key=lambda row: self.limits.worst_ratio(row.costs))
+
     def to_json(self) -> list[dict[str, Any]]:
         """The rows as ``families`` of the JSON answer has them."""
         return [family_row(row, self.limits) for row in self.rows]
@@ -123,7 +128,7 @@ def unequal(together: Found, separate: Sequence[Found]) -> Iterator[str]:
         for row in (
             found.to_json()
             if len(models) == 1
-            else [family_row(found.recommended or found.rows[0], found.limits)]
+            else [family_row(found.recommended or found.nearest, found.limits)]
         )
     ]
     rows = together.to_json()

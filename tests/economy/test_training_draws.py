@@ -74,6 +74,19 @@ def test_limits_hold_together():
 
 
 @pytest.mark.parametrize("nodes", [4, 64])
+def test_days_of_a_known_speed_are_distributed_as_in_trainings_that_are_played(nodes):
+    """Then only failures spread them: their number, and the work that each throws away."""
+    of = course(f"h100-sxm-80gb x {8 * nodes}", spare_nodes=0, failures_per_1000_node_days=10.0)
+    days = drawn(of).seconds / 86400
+    played = played_days(of, np.full(PLAYED, STEP_S), np.random.default_rng(nodes))
+    at = np.linspace(days.min(), days.max(), 200)[
+        1:
+    ]  # the first is without failures: one checkpoint more or less
+    shares = [np.searchsorted(np.sort(each), at) / len(each) for each in (days, played)]
+    assert shares[0] == pytest.approx(shares[1], abs=0.03)
+
+
+@pytest.mark.parametrize("nodes", [4, 64])
 @pytest.mark.parametrize("spare_nodes", [0, 2])
 def test_days_are_distributed_as_in_trainings_that_are_played(nodes, spare_nodes):
     rate = Sourced(40.0, "ten failures", events=10)
