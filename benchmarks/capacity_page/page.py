@@ -74,7 +74,7 @@ def _summary(record: Mapping[str, Any]) -> Iterator[str]:
         (f"figures that differ from those of {alone} separate questions", "0", str(unlike)),
         (
             "published device hours inside the 80 % interval",
-            "none: nothing is fitted to them",
+            "no target: nothing is fitted to them",
             f"{inside} of {len(record['published'])}",
         ),
         ("wrong questions with exit code 2", "all", _of(record["bad_inputs"])),
