@@ -117,7 +117,7 @@ def parse_assumptions(texts: Iterable[str]) -> Assumptions:
             problems += error.problems
     for where, held in (("", common), *((f"{family}:", common | own) for family, own in families.items())):
         if "mfu" in held and "efficiency" in held:
-            rule = "and efficiency: either of them gives the speed"
+            rule = "gives the speed, and so does efficiency, which is assumed too"
             problems.append(Problem(f"assume.{where}mfu", held["mfu"], rule, "leave one of them out"))
     if problems:
         raise InputError(problem for at, problem in enumerate(problems) if problem not in problems[:at])

@@ -33,11 +33,10 @@ class Limits:
             if not (isfinite(limit) and limit > 0):
                 yield Problem(name, limit, "must be a number above 0", f"--{name} {example}")
             if name != "power" and terms is not None and terms.tokens is None and not terms.most:
-                yield Problem(
-                    name, limit, "is of a whole training, and nobody says of how many tokens", "--tokens 300B"
-                )
+                rule = "limits a whole training, whose number of tokens is not given"
+                yield Problem(name, limit, rule, "--tokens 300B")
         if terms is not None and terms.most and self.budget_usd is None and self.deadline_days is None:
-            rule = "needs a limit: without one there is no most"
+            rule = "needs a budget or a deadline: without one there is no largest number"
             yield Problem("tokens", MAX, rule, "--deadline 30 or --budget 100000")
         if self.sure is not None and not 0 < self.sure < 1:
             yield Problem("sure", self.sure, "must be a probability above 0 and below 1", "--sure 0.9")

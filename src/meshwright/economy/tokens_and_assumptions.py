@@ -49,8 +49,8 @@ class TrainingTerms:
         for name in OF_DEVICES if len(families) > 1 else ():
             value = getattr(self.assumed, name)
             if value is not None:
-                of_one = f"--assume {families[0]}:{name}={value:g} is of one"
-                yield f"{name} = {value:g} is assumed of all of {', '.join(families)}; {of_one}"
+                for_one = f"for one of them: --assume {families[0]}:{name}={value:g}"
+                yield f"{name} = {value:g} is assumed for all of {', '.join(families)}; {for_one}"
         if any(pool.usd_per_device_hour and pool.usd_per_device_hour.term == SPOT for pool in pools):
             yield "prices are those of spot offers: interruptions are not in the failure rate"
 
@@ -59,9 +59,8 @@ class TrainingTerms:
         known = list(dict.fromkeys(pool.device.id for one in clusters for pool in one.pools))
         for family in self.assumed.families:
             if family not in known:
-                yield Problem(
-                    "assume", family, f"no cluster has it: {', '.join(known)}", nearest(family, known)
-                )
+                rule = f"is a device that no cluster has; they have {', '.join(known)}"
+                yield Problem("assume", family, rule, nearest(family, known))
 
     def of_device(self, device: str) -> "TrainingTerms":
         """Return the terms that hold for one device id."""

@@ -6,10 +6,12 @@ A draw has one error of each kind per device family, which all numbers of its de
 - the peak of memory, and so whether the plan fits;
 - the price: one of the offers whose median it is;
 - the failure rate: Gamma(n + ½) over the window in which n failures were counted (Jeffreys' prior);
-- the number of failures: Poisson, with the mean at this step time and rate.
+- the number of failures: Poisson, with the mean at this step time and rate;
+- the work that they throw away: each any part of the work between two checkpoints.
 
-What the user gave, and what was published without offers or a count, has no spread. A failure costs what it costs on
-average; checkpoints are written as often as is best for the rate that is not drawn. Peaks of power are not drawn.
+What the user gave, and what was published without offers or a count, has no spread. Repairs and restarts cost what they
+cost on average; checkpoints are written as often as is best for the rate that is not drawn. Peaks of power are not
+drawn.
 """
 
 from dataclasses import dataclass, replace
@@ -175,7 +177,14 @@ def _seconds(course: TrainingCost, step_s: Floats, family: str) -> Floats:
     drawn = uniforms(f"{family} failures", len(step_s))
     counts = poisson_quantiles(drawn.probability, drawn.normal, mean)
     each_s = np.divide(expected_s - without_s, mean, out=np.zeros_like(mean), where=mean > 0)
-    return np.where(ends, without_s + counts * each_s, np.inf)
+    segment_s = np.where(counts > 0, interval_s, 0.0) + found.write_s
+    thrown_s = segment_s * _beyond_half(counts, uniforms(f"{family} thrown work", len(step_s)).normal)
+    return np.where(ends, without_s + counts * each_s + thrown_s, np.inf)
+
+
+def _beyond_half(counts: Floats, normal: Floats) -> Floats:
+    """Return draws of a sum of ``counts`` uniform numbers from −½ to ½: normal, within the ends of the sum."""
+    return np.clip(np.sqrt(counts / 12) * normal, -counts / 2, counts / 2)
 
 
 def rate_draws(events: int | None, family: str, count: int = 4096) -> Floats:

@@ -66,8 +66,8 @@ def test_speeds_that_cannot_be(assume):
 def test_what_is_assumed_of_all_families_is_remarked():
     found = chosen(*MIXED, objective="cost", assume=("usd_per_device_hour=2",))
     assert any(
-        "is assumed of all of h100-sxm-80gb, a100-sxm-80gb" in remark
+        "is assumed for all of h100-sxm-80gb, a100-sxm-80gb" in remark
         for remark in found.proposals[0].report.remarks
     )
     alone = chosen(*MIXED, objective="cost", assume=("a100:usd_per_device_hour=2",))
-    assert not any("is assumed of all" in remark for remark in alone.proposals[0].report.remarks)
+    assert not any("is assumed for all" in remark for remark in alone.proposals[0].report.remarks)

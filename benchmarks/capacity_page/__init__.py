@@ -1,0 +1,1 @@
+"""The page of capacity planning: questions with their answers, simulated trainings, published trainings, bad inputs."""
