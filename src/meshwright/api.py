@@ -104,35 +104,29 @@ def plan(
     ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
     as in a plan, or as of ``predict``. Raises InfeasibleError when nothing fits.
     """
-    from meshwright.verbs.plan.clusters.batch_choice import batch_or_range
-
-    batches = batch_or_range(global_batch, batch_range)
-    global_batch = global_batch if batches is None else batches.high
     given = dict(locals())
     from meshwright.economy.budget_and_deadline import Limits
+    from meshwright.verbs.plan.clusters.batch_choice import batch_or_range
     from meshwright.verbs.plan.clusters.choose_cluster import choose
     from meshwright.verbs.plan.clusters.choose_model import choose_model
     from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
     from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 
-    named = (on,) if isinstance(on, str) else tuple(on)
+    batches, named = batch_or_range(global_batch, batch_range), (on,) if isinstance(on, str) else tuple(on)
+    given["global_batch"] = global_batch if batches is None else batches.high
     workload = WorkloadSpec(
         **{name: given[name] for name in WorkloadSpec.model_fields if name in given and name != "documents"},
         documents=None if documents is None else tuple(documents),
     )
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
     cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
-    questions = []
-    for name in models:
-        header = ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack)
-        fixed, excluded = tuple(keep), tuple(forbid)
-        questions.append(
-            PlanRequest(header, fixed, top, stages, schedule, solving, excluded, recommend, allowed)
-        )
-    limits = Limits(budget_usd, deadline_days, power_kw, sure)
-    request = ClusterChoiceRequest(
-        named, objective, limits, tokens, tuple(assume), price, batches, constants
+    choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed)
+    headers = (
+        ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack) for name in models
     )
+    questions = [PlanRequest(header, *choices) for header in headers]
+    limits, terms = Limits(budget_usd, deadline_days, power_kw, sure), (tokens, tuple(assume), price)
+    request = ClusterChoiceRequest(named, objective, limits, *terms, batches, constants)
     if len(questions) == 1:
         return choose(questions[0], request, progress)
     return choose_model(questions, request, progress)

@@ -46,7 +46,7 @@ from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.lower_plan import blocks_out, p2p_bytes
-from meshwright.program.lowering.pass_bodies import Shared, UnitExchanges, pass_body
+from meshwright.program.lowering.pass_bodies import Shared, pass_body
 from meshwright.program.lowering.stage_blocks import stage_blocks
 from meshwright.program.model_states.data_parallel_collectives import (
     add,
@@ -198,13 +198,7 @@ class PlanGroup:
         if self.cases is not None:
             devices = self.plans.devices.reshape(rows) if self.plans.several_sizes else None
             return setting_hardware_times(self.cases.setting(self.setting, axes), devices)
-        if not self.plans.several_sizes:
-            return found
-        return replace(
-            found,
-            peak_16bit_flops=self.per_plan(found.peak_16bit_flops).reshape(rows),  # type: ignore[arg-type]
-            memory_bytes_per_s=self.per_plan(found.memory_bytes_per_s).reshape(rows),  # type: ignore[arg-type]
-        )
+        return found.spread(self.inverse, rows) if self.plans.several_sizes else found
 
     @cached_property
     def micro_batches(self) -> Ints:
@@ -346,22 +340,16 @@ class PlanGroup:
 
     def bodies(self, kind: PassKind) -> tuple[Body, ...]:
         """Return the body of a pass for each kind of stage."""
-        units, together = self._exchanges
-        return tuple(
-            pass_body(blocks, kind, units, at_once, self.shared)
-            for blocks, at_once in zip(self.stage_kinds, together, strict=True)
-        )
-
-    @cached_property
-    def _exchanges(self) -> tuple[UnitExchanges, list[tuple[Collective, ...]]]:
-        """Exchanges of states by unit, and those of each kind of stage at once."""
         mode, stack, elements = self.mode, self.setting.stack, self.block_elements
         units = unit_exchanges(elements, self.sharding, mode, self.prices.local.shape, stack)
         together = [
             stage_gathers(add(*(elements[b] for b in blocks)), mode, stack, "stage")
             for blocks in self.stage_kinds
         ]
-        return units, together
+        return tuple(
+            pass_body(blocks, kind, units, at_once, self.shared)
+            for blocks, at_once in zip(self.stage_kinds, together, strict=True)
+        )
 
     def priced(self, kind: PassKind) -> tuple[Parts, ...]:
         """Priced passes, one per kind of stage, a row per distinct shape."""

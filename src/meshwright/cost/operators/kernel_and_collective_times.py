@@ -24,10 +24,11 @@ declared. Bandwidths are per device and one direction; a device owns its share o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.cluster.cluster import Pool, Tier
 from meshwright.cluster.fast_domains import usable_domain
@@ -111,6 +112,15 @@ class HardwareTimes:
         moving = _norm(compute, memory, self.kernels.gemm_norm)
         grouped = self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
         return np.where(np.asarray(experts) > 1, grouped, self.gemm(rows, k, n, more_bytes))
+
+    def spread(self, inverse: NDArray[np.int64], shape: tuple[int, ...]) -> "HardwareTimes":
+        """Return the times of plans, of which plan i has the speeds in row ``inverse[i]``, in another shape."""
+        compute, memory = np.asarray(self.peak_16bit_flops), np.asarray(self.memory_bytes_per_s)
+        return replace(
+            self,
+            peak_16bit_flops=compute[inverse].reshape(shape),  # type: ignore[arg-type]
+            memory_bytes_per_s=memory[inverse].reshape(shape),  # type: ignore[arg-type]
+        )
 
     def flash(self, flops: Number, moved: Number, kernel_class: str, ratio: float = 1.0) -> Number:
         """Return the seconds of an attention kernel; ``ratio`` scales the efficiency of the class."""

@@ -51,7 +51,7 @@ def recommended(
     shown: int,
     responses: Floats | None = None,
 ) -> Recommended:
-    """Return the plans to show of those that were found, of which some fit.
+    """Return the found plans in the order of the recommendation.
 
     ``responses``: draws of errors that come from constants, of the ``compared_rows``; None: they are drawn here.
     """

@@ -66,7 +66,7 @@ class Choice(PlanAnswer):
 
     @property
     def _per(self) -> str:
-        """What costs are of."""
+        """Name the work whose costs are given: a step, some sequences or the training."""
         batches = self.request.batches
         if self.tokens is not None:
             return "training"

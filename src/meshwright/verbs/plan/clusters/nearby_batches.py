@@ -39,7 +39,7 @@ def nearby_batch_remark(
     best = min(range(len(others)), key=values.__getitem__)
     other = others[best]
     worth, least_s = now * (1 - WORTH_A_WORD), bounds[best].least_s
-    if least_s is None or values[best] >= worth:
+    if least_s is None or not bounds[best].known or values[best] >= worth:
         return None
     # Values grow with the step at least in proportion, so a longer step than this is worse than what is worth a word.
     plan = best_plan(other.scope, other.setting, least_s * worth / values[best], bounds[best])

@@ -1,4 +1,4 @@
-"""Search the plans of several clusters together: those that differ only in devices and batch share arrays.
+"""Search the plans of several clusters together, in shared arrays where only devices and batch differ.
 
 The space, its bounds, the scores and the draws of errors of all of them are computed at once, because most of the time
 of a short array goes into its fixed costs. What is found of each cluster is what a search of it alone finds.

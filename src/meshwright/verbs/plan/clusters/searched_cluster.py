@@ -27,7 +27,7 @@ from meshwright.verbs.plan.search_space import Scope
 
 @dataclass(slots=True)
 class FoundPlans:
-    """What was found of a cluster: the step of its fastest plan, the recommended plans, and the full answer."""
+    """Results of a cluster's search: the step of its fastest plan, the recommended plans, and the full answer."""
 
     fastest_s: float | None = None
     recommended: Recommended | None = None
