@@ -100,9 +100,8 @@ def plan(
     ``sure``. ``keep``: choices that are fixed, as "tp=8", ``forbid``: values that are excluded; ``allow=["dtypes"]``
     searches element types of states too. ``schedule``: "auto" for all of the stack, or names; ``stages``: "balanced",
     or cut by "time" or "memory". ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
-    ``batch_range``: "448..576", the global batch is chosen from these numbers and every objective is per token.
-    ``solving``: how long a solver looks for better lists; ``progress`` is called with how far the search is. Others are
-    as in a plan, or as of ``predict``. Raises InfeasibleError when nothing fits.
+    ``batch_range``: "448..576", to choose the global batch from. ``solving``: how long a solver looks for better lists;
+    ``progress`` hears how far the search is. Others are as of a plan or ``predict``. Raises InfeasibleError.
     """
     given = dict(locals())
     from meshwright.economy.budget_and_deadline import Limits
@@ -121,10 +120,8 @@ def plan(
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
     cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
     choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed)
-    headers = (
-        ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack) for name in models
-    )
-    questions = [PlanRequest(header, *choices) for header in headers]
+    of = [ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack) for name in models]
+    questions = [PlanRequest(header, *choices) for header in of]
     limits, terms = Limits(budget_usd, deadline_days, power_kw, sure), (tokens, tuple(assume), price)
     request = ClusterChoiceRequest(named, objective, limits, *terms, batches, constants)
     if len(questions) == 1:
