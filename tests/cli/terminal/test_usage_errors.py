@@ -66,7 +66,8 @@ def test_what_is_wrong_and_what_would_do(words, field, value, suggestion):
     [
         (("plan", "m"), "'--on'. Example: --on 'h100-sxm-80gb x 64' --seq-len 8192 --global-batch 512"),
         (("plan", "m", "--on", "x"), "'--seq-len'. Example: --seq-len 8192 --global-batch 512"),
-        (("plan", "m", "--on=x", "--seq-len=8k"), "'--global-batch'. Example: --global-batch 512"),
+        (("plan", "m", "--on=x", "--seq-len=8k"), "Suggestion: --global-batch 512 or --batch-range 448..576"),
+        (("plan", "m", "--on=x", "--batch-range=4..8"), "'--seq-len'. Example: --seq-len 8192\n"),
         (("plan",), "Example: meshwright plan MODEL... --on 'h100-sxm-80gb x 64' --seq-len 8192"),
         (("export", "plan.yaml"), "'--to'. Example: --to megatron"),
         (("plan", "m", "--seq-len", "8q"), "'8q' is not a whole number such as 8192 or 8k"),

@@ -24,6 +24,8 @@ EXAMPLES = {
     "--to": "megatron",
 }
 """A value of every option that a verb requires."""
+ONE_OF = {"--global-batch": "--batch-range"}
+"""Options that a verb requires unless another one is given."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 """Base class of all usage errors; typer has no public name for it."""
 
@@ -62,9 +64,10 @@ class Verbs(TyperGroup):
         parameter: Any = getattr(error, "param", None)
         if verb is None or error.message or not getattr(parameter, "required", False):
             return
-        required = [max(known.opts, key=len) for known in verb.params if known.required]
         given = {word.partition("=")[0] for word in words}
-        missing = [option for option in required if option in EXAMPLES and option not in given]
+        every = {max(known.opts, key=len): known.required for known in verb.params}
+        needed = [name for name in every if every[name] or ONE_OF.get(name) in every.keys() - given]
+        missing = [option for option in needed if option in EXAMPLES and option not in given]
         parts = [f"{option} {EXAMPLES[option]}" for option in missing]
         if not parameter.opts[0].startswith("-"):
             parts.insert(0, _line(name, verb))
