@@ -1,7 +1,7 @@
 """The package's source as syntax trees, for the tests of house rules."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,9 +33,21 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """(module, name) of every import below ``node``; name is empty for ``import module``."""
-    for child in ast.walk(node):
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a file's syntax tree."""
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
+def file_imports(path: Path) -> tuple[tuple[str, str], ...]:
+    """(module, name) of every import in a file; name is empty for ``import module``."""
+    return tuple(imports(nodes(path)))
+
+
+def imports(children: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """(module, name) of the imports among nodes; name is empty for ``import module``."""
+    for child in children:
         if isinstance(child, ast.Import):
             yield from ((alias.name, "") for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
@@ -52,10 +64,11 @@ def imported_module(module: str, name: str) -> str:
 @cache
 def own_imports(path: Path) -> set[str]:
     """Return the package's modules that a module imports; the package itself names its functions for type checkers."""
-    node = tree(path)
+    every = file_imports(path)
     if path == PACKAGE / "__init__.py":
-        node = ast.Module([child for child in node.body if not isinstance(child, ast.If)], [])
-    found = {imported_module(m, n) if n else m for m, n in imports(node) if room_of_ours(m)}
+        body = [child for child in tree(path).body if not isinstance(child, ast.If)]
+        every = tuple(imports(ast.walk(ast.Module(body, []))))
+    found = {imported_module(m, n) if n else m for m, n in every if room_of_ours(m)}
     return found - {module_name(path)}
 
 

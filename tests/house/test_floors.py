@@ -4,7 +4,16 @@ import ast
 import sys
 from graphlib import TopologicalSorter
 
-from source_tree import imports, module_name, modules, own_imports, room, room_of_ours, tree
+from source_tree import (
+    file_imports,
+    imports,
+    module_name,
+    modules,
+    nodes,
+    own_imports,
+    room,
+    room_of_ours,
+)
 
 FLOORS: dict[str, float] = {
     "": 0,  # meshwright/__init__.py
@@ -127,7 +136,7 @@ def test_other_packages_are_imported_only_where_they_belong():
     outside = {
         (room(module_name(path)), module.split(".")[0])
         for path in modules()
-        for module, _ in imports(tree(path))
+        for module, _ in file_imports(path)
         if not room_of_ours(module) and module.split(".")[0] not in sys.stdlib_module_names
     }
     assert not {(here, top) for here, top in outside if here not in THIRD_PARTY.get(top, set())}
@@ -137,13 +146,13 @@ def test_nothing_heavy_is_imported_or_named_as_a_module():
     named = {
         (module_name(path), argument.value.split(".")[0])
         for path in modules()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("import_module", "find_spec")
         for argument in node.args
         if isinstance(argument, ast.Constant)
     }
     imported = {
-        (module_name(path), module.split(".")[0]) for path in modules() for module, _ in imports(tree(path))
+        (module_name(path), module.split(".")[0]) for path in modules() for module, _ in file_imports(path)
     }
     assert not {
         (module, top)
@@ -166,7 +175,7 @@ def test_no_private_name_crosses_a_module():
     crossing = {
         f"{module_name(path)} imports {module}.{name}"
         for path in modules()
-        for module, name in imports(tree(path))
+        for module, name in file_imports(path)
         if room_of_ours(module) and name.startswith("_") and name != "__version__"
     }
     assert not crossing
@@ -177,8 +186,8 @@ def test_imports_stand_at_the_top_except_where_a_verb_must_start_quickly():
         f"{module_name(path)}.{function.name} imports {module}"
         for path in modules()
         if room(module_name(path)) not in LAZY_ROOMS
-        for function in ast.walk(tree(path))
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef)
-        for module, _ in imports(function)
+        for module, _ in imports(ast.walk(function))
     }
     assert not hidden

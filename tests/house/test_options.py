@@ -3,12 +3,12 @@
 After a change on purpose: ``python scripts/write_docs.py --options``.
 """
 
-import subprocess
-import sys
-
 import command_line
 import pytest
 from source_tree import ROOT
+from typer.testing import CliRunner
+
+from meshwright.cli.main import app
 
 FROZEN = ROOT / "tests" / "house" / "cli_options.txt"
 VERBS = [
@@ -34,9 +34,7 @@ def test_every_parameter_is_explained():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_shows_what_the_list_has(verb):
-    start = "from meshwright.cli.main import main; main()"
-    command = [sys.executable, "-c", start, verb, "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = CliRunner().invoke(app, [verb, "--help"]).output
     (found,) = [known for known in command_line.verbs() if known.name == verb]
     names = [name for p in found.parameters if not p.hidden for name in p.names]
     assert not [name for name in names if name not in shown]

@@ -4,14 +4,14 @@ import ast
 import re
 
 import pytest
-from source_tree import PACKAGE, modules, tree
+from source_tree import PACKAGE, modules, nodes
 
 READERS = ("plans", "frameworks", "ingestion", "cluster", "workload", "stack", "cli", "verbs")
 VAGUE = re.compile(r"…|^(smaller degrees|other numbers|add it|add them|fewer|take fewer|a multiple of)")
 
 
 def _calls(path):
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
             yield node.lineno, node.args[3:4] + [k.value for k in node.keywords if k.arg == "suggestion"]
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "problem":

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from functools import cache
 
 import pytest
 from source_tree import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
+import step_table
 from step_table import RUNS, TARGETS, inputs_of, read_steps
 
 STEPS = read_steps(ROOT)
@@ -14,6 +16,20 @@ SUMMARIES = {f"{target}.md" for target in TARGETS}
 OF_TWO_TREES = {"source-mutants.md"}
 """Pages that compare two trees by a command that they name; no step can."""
 MARKS_SLOW = re.compile(r"mark\.(?:slow|quick_cases)")
+
+
+@cache
+def files_of(root, pattern):
+    """The files of a pattern, which stay as they are while tests run."""
+    return tuple(LOOK_UP(root, pattern))
+
+
+LOOK_UP = step_table._files
+
+
+@pytest.fixture(autouse=True)
+def files_are_looked_up_once(monkeypatch):
+    monkeypatch.setattr(step_table, "_files", files_of)
 
 
 def test_every_page_is_written_by_one_step():

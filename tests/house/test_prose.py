@@ -13,7 +13,7 @@ import sys
 import command_line
 import pytest
 from doc_pages import pages
-from source_tree import PACKAGE, ROOT, modules, tree
+from source_tree import PACKAGE, ROOT, modules, nodes
 
 ALLOWED = json.loads((ROOT / "tests" / "house" / "prose_counts.json").read_text(encoding="utf-8"))
 RIDDLE = re.compile(
@@ -103,7 +103,7 @@ def _riddles(lines):
 def _first_docstring_lines():
     described = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for path in modules():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             text = ast.get_docstring(node) if isinstance(node, described) else None
             if text:
                 yield text.splitlines()[0]

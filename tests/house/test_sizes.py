@@ -3,7 +3,7 @@
 import ast
 from statistics import median
 
-from source_tree import PACKAGE, ROOT, modules, tree
+from source_tree import PACKAGE, ROOT, modules, nodes
 
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
@@ -32,7 +32,7 @@ def _lines(node):
 
 def _named(kind):
     for path in modules():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, kind):
                 yield f"{path.relative_to(PACKAGE).as_posix()}:{node.name}", node
 

@@ -15,7 +15,7 @@ from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.search.algorithms import lower_bound_pruning
 from meshwright.search.algorithms.exhaustive import MATTERS, search_all
 from meshwright.search.algorithms.lower_bound_pruning import SearchRequest, search_bounded
-from meshwright.search.algorithms.search_steps import run_search
+from meshwright.search.algorithms.shared_evaluation import run_search
 from meshwright.search.choice_reasons import explain_choices
 from meshwright.search.space.legal_plans import enumerate_space
 from meshwright.search.space.variants import all_variants

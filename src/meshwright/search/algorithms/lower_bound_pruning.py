@@ -34,7 +34,7 @@ from meshwright.search.algorithms.exhaustive import (
     least_of_schedules,
     ranked,
 )
-from meshwright.search.algorithms.search_steps import Steps
+from meshwright.search.algorithms.shared_evaluation import Steps
 from meshwright.search.choice_reasons import FIELDS
 from meshwright.search.space.plan_space import ExpandedPlans, Space
 

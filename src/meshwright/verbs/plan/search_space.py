@@ -27,7 +27,7 @@ from meshwright.search.algorithms.candidates import SpaceBounds
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
 from meshwright.search.algorithms.lower_bound_pruning import Heard, SearchRequest, search_bounded
-from meshwright.search.algorithms.search_steps import Steps, run_search
+from meshwright.search.algorithms.shared_evaluation import Steps, run_search
 from meshwright.search.space.constraints import Forbidden, Keep
 from meshwright.search.space.legal_plans import divisors, enumerate_space
 from meshwright.search.space.plan_space import Space

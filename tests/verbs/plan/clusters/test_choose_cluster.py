@@ -12,7 +12,7 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import pareto_front, ranked
 from meshwright.economy.objectives import OBJECTIVES
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.verbs.plan.clusters import searched_cluster
+from meshwright.verbs.plan.clusters import candidate_cluster
 from meshwright.verbs.plan.clusters.choose_cluster import choose
 from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
@@ -49,8 +49,8 @@ def test_the_pareto_set_is_that_of_all_searched_one_by_one(on, assume):
 
 def test_bounds_spare_searches_and_say_so(monkeypatch):
     searched = []
-    plain = searched_cluster.best_plan
-    monkeypatch.setattr(searched_cluster, "best_plan", lambda *args: searched.append(1) or plain(*args))
+    plain = candidate_cluster.best_plan
+    monkeypatch.setattr(candidate_cluster, "best_plan", lambda *args: searched.append(1) or plain(*args))
     found = chosen.__wrapped__(*RANGE)
     states = [standing.state for standing in found.standings]
     assert 0 < states.count("searched") <= len(searched) < len(states)

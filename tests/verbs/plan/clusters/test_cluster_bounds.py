@@ -15,10 +15,10 @@ from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.search.space.legal_plans import DEGREES, factorisations, raw_plans
 from meshwright.verbs.plan.clusters.best_plan import best_plan
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster, FoundPlans
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters
-from meshwright.verbs.plan.clusters.searched_cluster import FoundPlans, OfferedCluster
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, setting_of
 from meshwright.verbs.plan.search_space import search_scope, searched_schedules
 
@@ -57,7 +57,7 @@ def contenders(model, stack, on, keep, schedules, batch=24):
         question = PlanRequest(
             asked, tuple(f"{key}={value}" for key, value in keep.items()), 1, schedules=schedules
         )
-        found.append(OfferedCluster(offer, question, TrainingCost.of(setting, terms), scope))
+        found.append(CandidateCluster(offer, question, TrainingCost.of(setting, terms), scope))
     return found
 
 

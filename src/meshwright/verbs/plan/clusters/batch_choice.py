@@ -1,4 +1,4 @@
-"""A range of global batches for a planning question: its candidates on a cluster, and the best one of each cluster."""
+"""Choose the global batch from a range: the batches worth searching on a cluster, and the best one of each cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

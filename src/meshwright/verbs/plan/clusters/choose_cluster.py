@@ -12,6 +12,7 @@ from meshwright.economy.limits_probability import doubt
 from meshwright.economy.objectives import MOST_TOKENS, Objective
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.verbs.plan.clusters.batch_choice import best_batches
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
 from meshwright.verbs.plan.clusters.cluster_request import (
     CheckedClusterRequest,
     ClusterChoiceRequest,
@@ -30,7 +31,6 @@ from meshwright.verbs.plan.clusters.proposal_cost import (
     within_limits,
 )
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters, with_bounds
-from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
 from meshwright.verbs.plan.search_dtypes import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
@@ -142,21 +142,21 @@ def choose(question: PlanRequest, request: ClusterChoiceRequest, progress: Progr
 
 def _contenders(
     question: PlanRequest, request: ClusterChoiceRequest, checked: CheckedClusterRequest
-) -> Iterator[OfferedCluster]:
+) -> Iterator[CandidateCluster]:
     """Yield a question for each cluster on offer and each global batch that can be best on it."""
     for offer, (setting, scope) in zip(checked.offers, checked.settled, strict=True):
         if request.batches is None:
             course = TrainingCost.of(setting, checked.terms)
-            yield OfferedCluster(offer, question_on(question, offer), course, scope)
+            yield CandidateCluster(offer, question_on(question, offer), course, scope)
             continue
         for batch in request.batches.candidates(setting.cluster.devices):
             own = replace(setting, workload=replace(setting.workload, global_batch=batch))
             course = replace(TrainingCost.of(own, checked.terms), sequences=request.batches.high)
-            yield OfferedCluster(offer, question_on(question, offer, batch), course, scope)
+            yield CandidateCluster(offer, question_on(question, offer, batch), course, scope)
 
 
 def _ranking(
-    contenders: Sequence[OfferedCluster], aim: Objective, limits: Limits, progress: Progress | None
+    contenders: Sequence[CandidateCluster], aim: Objective, limits: Limits, progress: Progress | None
 ) -> Sequence[RankedCluster | PricedAnswer]:
     if len(contenders) > 1:
         return rank_clusters(contenders, aim, limits, progress)
@@ -166,7 +166,7 @@ def _ranking(
     return [priced_answer(only.offer, only.course, only.candidates(), limits)]
 
 
-def _in_full(cluster: OfferedCluster, priced: RankedCluster | PricedAnswer) -> PricedAnswer:
+def _in_full(cluster: CandidateCluster, priced: RankedCluster | PricedAnswer) -> PricedAnswer:
     """Return the plan of a searched cluster with its reasons, remarks and advice."""
     assert isinstance(priced, PricedAnswer), "only what was searched is shown"
     return with_full_report(priced, cluster.full_candidate(priced.place))
@@ -183,7 +183,7 @@ def _with_most_tokens(one: RankedCluster | PricedAnswer, limits: Limits) -> Rank
 
 
 def _best(
-    found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: OfferedCluster
+    found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: CandidateCluster
 ) -> list[RankedCluster]:
     """Those that keep to the limits, the best by the objective first. Raises InfeasibleError where there is none."""
     kept = ranked(found, aim, limits)

@@ -10,7 +10,7 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, pareto_front
 from meshwright.economy.objectives import Objective
 from meshwright.errors import InfeasibleError
-from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.search_space import searched_space
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
@@ -33,7 +33,7 @@ class NoClusterError(InfeasibleError):
 
 
 def infeasible_error(
-    found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: OfferedCluster
+    found: Sequence[RankedCluster], aim: Objective, limits: Limits, largest: CandidateCluster
 ) -> InfeasibleError:
     """Why none of the clusters has an answer; ``largest`` is the one from which a larger one is suggested."""
     searched = [standing for standing in found if standing.state == "searched"]
@@ -44,7 +44,7 @@ def infeasible_error(
     return _nothing_measured(found, aim)
 
 
-def _nothing_fits(found: Sequence[RankedCluster], largest: OfferedCluster) -> InfeasibleError:
+def _nothing_fits(found: Sequence[RankedCluster], largest: CandidateCluster) -> InfeasibleError:
     """No cluster on offer has a plan."""
     model = largest.course.setting.model.name
     hint = smallest_cluster(largest.course.setting, largest.scope)

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.report_with_assumptions import slowdown_to
-from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
 
 
 def at_assumed_mfu(
-    contenders: Sequence[OfferedCluster], best: Iterable[RankedCluster]
-) -> tuple[OfferedCluster, ...]:
+    contenders: Sequence[CandidateCluster], best: Iterable[RankedCluster]
+) -> tuple[CandidateCluster, ...]:
     """Return the clusters with the slowdown of their families.
 
     ``best`` has the best cluster of each family at predicted speed. Raises InputError for one without an MFU.
     """
     reports = {one.family: one.report for one in best}
 
-    def slowed(one: OfferedCluster) -> OfferedCluster:
+    def slowed(one: CandidateCluster) -> CandidateCluster:
         mfu, report = one.course.terms.assumed.mfu, reports.get(one.family)
         if mfu is None or report is None:
             return one

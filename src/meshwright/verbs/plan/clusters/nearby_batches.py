@@ -1,4 +1,4 @@
-"""A remark on a nearby global batch with which fewer or other devices train better than any do with the given one."""
+"""Suggest a global batch near the given one that lets another number of devices train at a lower cost per token."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,9 +9,9 @@ from meshwright.economy.objectives import Objective
 from meshwright.search.space.legal_plans import divisors
 from meshwright.verbs.plan.clusters.batch_choice import BatchRange
 from meshwright.verbs.plan.clusters.best_plan import best_plan
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
 from meshwright.verbs.plan.clusters.cluster_request import question_on
-from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 
 NEAR = 0.125
 """The part of the batch by which another may differ."""
@@ -22,7 +22,7 @@ WORTH_A_WORD = 0.01
 
 
 def nearby_batch_remark(
-    chosen: OfferedCluster, contenders: Sequence[OfferedCluster], aim: Objective, limits: Limits
+    chosen: CandidateCluster, contenders: Sequence[CandidateCluster], aim: Objective, limits: Limits
 ) -> str | None:
     """Name a batch near the given one that opens a better count of devices; None where none does by much.
 
@@ -53,8 +53,8 @@ def nearby_batch_remark(
 
 
 def _others(
-    chosen: OfferedCluster, contenders: Sequence[OfferedCluster], near: BatchRange
-) -> Iterator[OfferedCluster]:
+    chosen: CandidateCluster, contenders: Sequence[CandidateCluster], near: BatchRange
+) -> Iterator[CandidateCluster]:
     """Yield the clusters of about the same size with each batch that fits degrees of theirs."""
     batch, devices = chosen.setting.workload.global_batch, chosen.setting.cluster.devices
     for one in contenders:
@@ -67,13 +67,13 @@ def _others(
                 yield _of_batch(one, other, batch)
 
 
-def _of_batch(one: OfferedCluster, batch: int, sequences: int | None = None) -> OfferedCluster:
+def _of_batch(one: CandidateCluster, batch: int, sequences: int | None = None) -> CandidateCluster:
     """Return the cluster with another batch; costs are of so many sequences where tokens are unknown."""
     setting = replace(one.setting, workload=replace(one.setting.workload, global_batch=batch))
     course = replace(one.course, setting=setting, sequences=sequences or batch)
-    return OfferedCluster(one.offer, question_on(one.question, one.offer, batch), course, one.scope)
+    return CandidateCluster(one.offer, question_on(one.question, one.offer, batch), course, one.scope)
 
 
-def _value(aim: Objective, one: OfferedCluster, step_s: float | None) -> float:
+def _value(aim: Objective, one: CandidateCluster, step_s: float | None) -> float:
     value = None if step_s is None else aim.measure(one.course, step_s)
     return inf if value is None else value

@@ -18,10 +18,10 @@ from math import inf
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, dominating_cluster
 from meshwright.economy.objectives import Objective
+from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
 from meshwright.verbs.plan.clusters.cluster_bounds import bound_clusters
 from meshwright.verbs.plan.clusters.proposal_cost import PricedAnswer, priced_answer
 from meshwright.verbs.plan.clusters.search_clusters import search_clusters
-from meshwright.verbs.plan.clusters.searched_cluster import OfferedCluster
 from meshwright.verbs.plan.progress_time import with_remaining_time
 from meshwright.verbs.plan.search_space import Progress
 
@@ -30,7 +30,7 @@ WAVE = 32
 
 
 def rank_clusters(
-    contenders: Sequence[OfferedCluster], aim: Objective, limits: Limits, progress: Progress | None = None
+    contenders: Sequence[CandidateCluster], aim: Objective, limits: Limits, progress: Progress | None = None
 ) -> list[RankedCluster | PricedAnswer]:
     """Search what another cluster of its device family does not beat; results keep the clusters' order."""
     found: dict[int, RankedCluster | PricedAnswer] = {}
@@ -54,7 +54,7 @@ def rank_clusters(
         if told is not None:
             done = len(least) - len(open_)
             told(f"plans of clusters: {done} of {len(least)}", done / len(least))
-        wave: dict[int, OfferedCluster] = {}
+        wave: dict[int, CandidateCluster] = {}
         waiting = []
         for index in open_:
             one = contenders[index]
@@ -74,7 +74,11 @@ def rank_clusters(
 
 
 def _may_be_beaten(
-    one: OfferedCluster, step_s: float | None, wave: Iterable[OfferedCluster], aim: Objective, limits: Limits
+    one: CandidateCluster,
+    step_s: float | None,
+    wave: Iterable[CandidateCluster],
+    aim: Objective,
+    limits: Limits,
 ) -> bool:
     """Return true if a plan of ``step_s`` would be beaten by the fastest plan of another cluster in the wave."""
     fastest = [other.at_fastest() for other in wave if other.family == one.family]
@@ -82,7 +86,7 @@ def _may_be_beaten(
     return step_s is not None and dominating_cluster(one.course, step_s, fastest, aim, others) is not None
 
 
-def _search(wave: Sequence[OfferedCluster], limits: Limits) -> Iterator[PricedAnswer]:
+def _search(wave: Sequence[CandidateCluster], limits: Limits) -> Iterator[PricedAnswer]:
     """Search the clusters of a wave that were not searched before, and yield all with the prices of their plans."""
     new = [one for one in wave if one.found.recommended is None]
     asked = [(one.question, one.scope, one.setting) for one in new]
@@ -93,8 +97,8 @@ def _search(wave: Sequence[OfferedCluster], limits: Limits) -> Iterator[PricedAn
 
 
 def with_bounds(
-    contenders: Sequence[OfferedCluster], progress: Progress | None = None
-) -> Sequence[OfferedCluster]:
+    contenders: Sequence[CandidateCluster], progress: Progress | None = None
+) -> Sequence[CandidateCluster]:
     """Return the clusters with the bounds of their plans, which are found together."""
     if all(one.bounds is not None for one in contenders):
         return contenders

@@ -1,4 +1,4 @@
-"""Search the plans of several clusters together, in shared arrays where only devices and batch differ.
+"""Search the plans of several clusters together, in shared arrays where they differ only in devices and batch.
 
 The space, its bounds, the scores and the draws of errors of all of them are computed at once, because most of the time
 of a short array goes into its fixed costs. What is found of each cluster is what a search of it alone finds.
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshwright.cost.uncertainty.constants_error import log_responses
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
-from meshwright.search.algorithms.search_steps import ScoredRows, joined_plans, run_together
+from meshwright.search.algorithms.shared_evaluation import ScoredRows, joined_plans, run_together
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.verbs.plan.clusters.cluster_bounds import batches_of_sizes, largest_of, space_of_questions

@@ -7,7 +7,7 @@ import pytest
 from small_questions import asked
 from synthetic_scores import Scored
 
-from meshwright.search.algorithms.search_steps import run_search, run_together
+from meshwright.search.algorithms.shared_evaluation import run_search, run_together
 from meshwright.search.space.legal_plans import enumerate_space
 
 PLANS = enumerate_space(asked("dense", 6, "meshwright", seq_len=96, batch=6).setting).plans

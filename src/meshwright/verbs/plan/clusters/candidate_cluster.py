@@ -1,4 +1,4 @@
-"""A cluster on offer with the question that is asked of it, and what was found so far."""
+"""One candidate cluster of a planning question, with the results of its search."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +35,8 @@ class FoundPlans:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedCluster:
-    """A cluster on offer with the question that is asked of it. ``course`` has its setting.
+class CandidateCluster:
+    """A candidate cluster with the planning question for it. ``course`` has its setting.
 
     ``found`` holds what was searched, and ``bounds`` those of its plans.
     """
