@@ -120,8 +120,8 @@ def plan(
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
     cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
     choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed)
-    of = [ShortPlan(plan=1, model=name, cluster=cluster, workload=workload, stack=stack) for name in models]
-    questions = [PlanRequest(header, *choices) for header in of]
+    asked = [ShortPlan(plan=1, model=one, cluster=cluster, workload=workload, stack=stack) for one in models]
+    questions = [PlanRequest(header, *choices) for header in asked]
     limits, terms = Limits(budget_usd, deadline_days, power_kw, sure), (tokens, tuple(assume), price)
     request = ClusterChoiceRequest(named, objective, limits, *terms, batches, constants)
     if len(questions) == 1:

@@ -68,7 +68,7 @@ def bound_clusters(
     ``kept`` plans of each are remembered; None: all.
     """
     found: dict[int, ClusterBounds] = {}
-    for together in batches_of_sizes(questions):
+    for together in question_groups(questions):
 
         def part(of_these: float, before: int = len(found), size: int = len(together)) -> None:
             done((before + of_these * size) / len(questions))
@@ -77,8 +77,8 @@ def bound_clusters(
     return [found[index] for index in range(len(questions))]
 
 
-def batches_of_sizes(questions: Sequence[Question]) -> Iterator[list[int]]:
-    """Yield the places of questions whose clusters differ only in size, in parts that are enumerated at once."""
+def question_groups(questions: Sequence[Question]) -> Iterator[list[int]]:
+    """Yield the places of questions that differ only in devices and batch, in parts that are enumerated at once."""
     families: list[tuple[tuple[Any, ...], list[int]]] = []
     for index, (scope, setting) in enumerate(questions):
         key = _family(scope, setting)

@@ -15,7 +15,7 @@ from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.shared_evaluation import ScoredRows, joined_plans, run_together
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
-from meshwright.verbs.plan.clusters.cluster_bounds import batches_of_sizes, largest_of, space_of_questions
+from meshwright.verbs.plan.clusters.cluster_bounds import largest_of, question_groups, space_of_questions
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, plans_to_show, recommendation
 from meshwright.verbs.plan.recommendation import Recommended, compared_rows, recommended
 from meshwright.verbs.plan.search_space import (
@@ -33,7 +33,7 @@ Asked = tuple[PlanRequest, Scope, Setting]
 def search_clusters(asked: Sequence[Asked]) -> list[Recommended]:
     """Return the recommended plans of each cluster, on all of which some plan fits."""
     found: dict[int, Recommended] = {}
-    for together in batches_of_sizes([(scope, setting) for _, scope, setting in asked]):
+    for together in question_groups([(scope, setting) for _, scope, setting in asked]):
         found |= zip(together, _search_sizes([asked[index] for index in together]), strict=True)
     return [found[index] for index in range(len(asked))]
 
