@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from textwrap import TextWrapper
-from typing import Literal, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 Severity = Literal["error", "warning"]
 T = TypeVar("T")
@@ -76,10 +77,12 @@ class UnsupportedError(InputError):
 class InfeasibleError(MeshwrightError):
     """The question is well put and the answer is no; ``reasons`` say why, ``suggestion`` what would do.
 
-    ``summary`` has what matters most of many reasons; the text shows it in their place.
+    ``summary`` has what matters most of many reasons; the text shows it in their place. ``details`` are further keys
+    of the JSON document.
     """
 
     exit_code = 1
+    details: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, message: str, reasons: Sequence[str] = (), suggestion: str = "", summary: Sequence[str] = ()

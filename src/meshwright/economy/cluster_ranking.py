@@ -160,18 +160,25 @@ def best_of_families(
 ) -> Iterator[RankedCluster]:
     """Yield the best cluster of each device family, in the families' order; the nearest where none keeps the limits.
 
-    Nearest is the one whose largest ratio of a figure to its limit is least; where limits must hold with a probability,
-    the one with the largest. A family on which nothing was found is there with its last cluster.
+    A family on which nothing was found is there with its last cluster.
     """
     for family in dict.fromkeys(standing.family for standing in standings):
         own = [standing for standing in standings if standing.family == family]
         best, searched = ranked(own, aim, limits), [one for one in own if one.state == "searched"]
         if best or not searched:
             yield (best or own[::-1])[0]
-        elif limits.sure is None:
-            yield min(searched, key=lambda one: limits.worst_ratio(one.costs))
         else:
-            yield max(searched, key=lambda one: (one.sure(limits) or 0.0, -limits.worst_ratio(one.costs)))
+            yield nearest(searched, limits)
+
+
+def nearest(searched: Sequence[RankedCluster], limits: Limits) -> RankedCluster:
+    """Return the one whose largest ratio of a figure to its limit is least; the first of equal ones.
+
+    Where limits must hold with a probability, that probability comes first.
+    """
+    if limits.sure is None:
+        return min(searched, key=lambda one: limits.worst_ratio(one.costs))
+    return max(searched, key=lambda one: (one.sure(limits) or 0.0, -limits.worst_ratio(one.costs)))
 
 
 def dominates(a: Point, b: Point) -> bool:

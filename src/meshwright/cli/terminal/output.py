@@ -175,6 +175,7 @@ def _error_data(error: MeshwrightError) -> dict[str, Any]:
             "reasons": list(error.reasons),
             "suggestion": error.suggestion,
             "plans": [],
+            **error.details,
         }
     return {"error": str(error)}
 

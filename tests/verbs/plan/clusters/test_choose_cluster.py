@@ -1,5 +1,6 @@
 """The choice among clusters, against searching each of them by itself; limits; laws that hold for any of them."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -15,6 +16,7 @@ from meshwright.errors import InfeasibleError, InputError
 from meshwright.verbs.plan.clusters import candidate_cluster
 from meshwright.verbs.plan.clusters.choose_cluster import choose
 from meshwright.verbs.plan.clusters.cluster_request import ClusterChoiceRequest
+from meshwright.verbs.plan.clusters.infeasible import NoClusterError
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 from meshwright.verbs.plan.solver_schedules import SolverOptions
 
@@ -151,6 +153,22 @@ def test_a_plan_that_would_break_a_limit_is_not_recommended():
     days = free.proposals[0].report.training["days"]["value"] * (fastest / first + 1) / 2
     limited = choose(asked, ClusterChoiceRequest((on,), "throughput", Limits(deadline_days=days), "1B"))
     assert limited.proposals[0].plan == free.fastest.plan
+
+
+def test_where_no_plan_keeps_the_limits_the_nearest_is_named():
+    on = "a100-sxm4-80gb x 8"
+    asked = PlanRequest(header("llama-3.1-8b", on, seq_len=8192, batch=128), ("recompute=none",), top=1)
+    quickest = replace(asked, recommend="fastest")
+    days = (
+        choose(quickest, ClusterChoiceRequest((on,), tokens="1B"))
+        .proposals[0]
+        .report.training["days"]["value"]
+    )
+    with pytest.raises(NoClusterError) as caught:
+        choose(asked, ClusterChoiceRequest((on,), "throughput", Limits(deadline_days=days / 2), "1B"))
+    (row,) = caught.value.details["families"]
+    assert not row["meets"]
+    assert row["misses"]["days"] == pytest.approx(days / 2)
 
 
 def test_prices_of_a_list_count(tmp_path):

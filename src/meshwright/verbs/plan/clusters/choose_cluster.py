@@ -189,5 +189,5 @@ def _best(
     kept = ranked(found, aim, limits)
     if not kept:
         families = tuple(best_of_families(found, aim, limits))
-        raise NoClusterError(infeasible_error(found, aim, limits, largest), found, families)
+        raise NoClusterError(infeasible_error(found, aim, limits, largest), found, families, limits)
     return kept

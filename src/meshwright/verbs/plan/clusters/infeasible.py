@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster, pareto_front
+from meshwright.economy.cluster_row import family_row
 from meshwright.economy.objectives import Objective
 from meshwright.errors import InfeasibleError
 from meshwright.verbs.plan.clusters.candidate_cluster import CandidateCluster
@@ -27,9 +28,11 @@ class NoClusterError(InfeasibleError):
         error: InfeasibleError,
         standings: Sequence[RankedCluster],
         families: Sequence[RankedCluster],
+        limits: Limits,
     ) -> None:
         super().__init__(error.message, error.reasons, error.suggestion, error.summary)
         self.standings, self.families = tuple(standings), tuple(families)
+        self.details = {"families": [family_row(standing, limits) for standing in families]}
 
 
 def infeasible_error(

@@ -7,7 +7,7 @@ from meshwright.cost.plan_report import as_array
 from meshwright.cost.uncertainty.step_draws import draws_of_step_errors, log_step_errors
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
-from meshwright.economy.cluster_ranking import RankedCluster
+from meshwright.economy.cluster_ranking import RankedCluster, nearest
 from meshwright.economy.limits_to_tokens import most_steps, most_steps_surely
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.training_cost import TrainingCost
@@ -48,18 +48,18 @@ def draws_of_proposal(course: TrainingCost, one: Proposal) -> TrainingDraws:
 def priced_answer(
     offer: Offer, course: TrainingCost, candidates: Iterable[Proposal], limits: Limits
 ) -> PricedAnswer:
-    """Return a cluster with the first candidate that keeps the limits; where none does, with the first of all.
+    """Return a cluster with the first candidate that keeps the limits; where none does, with the nearest.
 
     Candidates are the recommended plans and then the fastest; none is asked for after the one that is chosen.
     """
-    first: PricedAnswer | None = None
+    missed: list[PricedAnswer] = []
     for place, one in enumerate(candidates):
         priced = _priced(offer, course, one, place)
         if priced.standing.holds(limits):
             return priced
-        first = first or priced
-    assert first is not None, "there is a recommended plan"
-    return first
+        missed.append(priced)
+    closest = nearest([one.standing for one in missed], limits)
+    return next(one for one in missed if one.standing is closest)
 
 
 def with_full_report(one: PricedAnswer, full: Proposal) -> PricedAnswer:
