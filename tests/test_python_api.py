@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from command_runs import plan_text, run, write
@@ -105,6 +106,20 @@ def test_functions_answer_twice_what_the_command_prints(name, folder):
     assert without_times(first.to_dict()) == without_times(done.data)
     assert first.ok == (done.code == 0)
     assert str(first).strip()
+    page = first._repr_html_()
+    assert fromstring(page.replace("<br>", "<br/>")).tag == "div"
+    assert "<script" not in page
+    assert len(first.to_frame()) == len(rows_of(first.to_dict()))
+
+
+def rows_of(document):
+    return next((document[name] for name in ("plans", "rows", "models") if name in document), [document])
+
+
+def test_a_frame_has_the_keys_joined_by_dots(folder):
+    frame = mw.plan("llama-3.1-8b", on=ON, seq_len=4096, global_batch=64, keep=["pp=1"], top=2).to_frame()
+    assert {"plan.layout.tp", "predict.step_time_s", "predict.memory_bytes.total"} <= set(frame.columns)
+    assert frame["predict.step_time_s"].is_monotonic_increasing
 
 
 REFUSED = {

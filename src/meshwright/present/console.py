@@ -1,8 +1,10 @@
 """The console of all renderings, and the formats of numbers."""
 
 import sys
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -22,9 +24,41 @@ class PipedConsole(Console):
         raise BrokenPipeError
 
 
+_current: ContextVar[Console | None] = ContextVar("current console", default=None)
+AnyConsole = TypeVar("AnyConsole", bound=Console)
+
+
 def console() -> Console:
     """Return standard output; colours only on a terminal, lines of fixed width otherwise."""
+    current = _current.get()
+    if current is not None:
+        return current
     return PipedConsole(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+
+
+@contextmanager
+def printing_to(target: AnyConsole) -> Iterator[AnyConsole]:
+    """Let all renderers print to another console."""
+    token = _current.set(target)
+    try:
+        yield target
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def limited_console(most_lines: int) -> Iterator[Console]:
+    """Give a console whose blank lines are left out where it prints more than ``most_lines`` to standard output."""
+    out = console()
+    if _current.get() is not None:
+        yield out
+        return
+    with out.capture() as captured:
+        yield out
+    lines = captured.get().splitlines()
+    if len(lines) > most_lines:
+        lines = [line for line in lines if line.strip()]
+    print("\n".join(lines))
 
 
 def plain_table(*columns: str, title: str | None = None, wrapped: Collection[str] = ()) -> Table:

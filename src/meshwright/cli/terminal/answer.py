@@ -1,4 +1,4 @@
-"""The answer of a verb: its document, and what prints it."""
+"""The answer of a verb: its document, what prints it, and its forms for notebooks."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,6 +6,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
+
+from meshwright.present.data_frame import data_frame
+from meshwright.present.html.answer_html import answer_html
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,9 +25,17 @@ class Answer:
         plain: dict[str, Any] = json.loads(json.dumps(self.data))
         return plain
 
+    def to_frame(self) -> Any:
+        """Return the document as a pandas frame; ``present/data_frame.py`` says which rows and columns it has."""
+        return data_frame(self.to_dict())
+
     def __repr__(self) -> str:
         """Return what the verb prints, remarks first."""
         text = StringIO()
         with redirect_stdout(text), redirect_stderr(text):
             self.render(self.data)
         return "\n".join([*(f"Remark: {remark}" for remark in self.remarks), text.getvalue().rstrip()])
+
+    def _repr_html_(self) -> str:
+        """Return the answer with pictures, as notebooks show it."""
+        return answer_html(self.data, self.render, self.remarks)

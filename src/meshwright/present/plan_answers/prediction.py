@@ -10,6 +10,18 @@ from meshwright.present.plan_answers.training_estimate import print_goodput, pri
 from meshwright.units import format_seconds
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
+PARTS = {
+    "compute": "compute",
+    "tp": "tensor parallelism",
+    "cp": "context parallelism",
+    "ep": "expert exchange",
+    "pp": "pipeline sends",
+    "dp": "data parallelism",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "host": "copies to hosts",
+}
+"""Parts of a step's time in words."""
 
 
 def render_report(data: dict[str, Any], trace: str | None, times: str | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from meshwright.present.console import console, gib, percent, plain_table, shown_mfu
+from meshwright.present.console import gib, limited_console, percent, plain_table, shown_mfu
 from meshwright.present.plan_answers.cluster_choice import print_choices, print_families, print_models
 from meshwright.present.plan_answers.fastest_and_regret import (
     REGRET,
@@ -21,7 +21,7 @@ from meshwright.present.plan_answers.layout_text import (
     pipeline_words,
     recompute_words,
 )
-from meshwright.present.plan_answers.prediction import KINDS, interval
+from meshwright.present.plan_answers.prediction import KINDS, PARTS, interval
 from meshwright.present.plan_answers.solver_schedules import solved_lines
 from meshwright.units import format_count, format_seconds
 
@@ -33,24 +33,12 @@ WIDEST = {"layout": 25, "schedule": 20, "recompute": 9}
 """Widest text of a column of the ranking; the rest is cut."""
 LIKELY = 0.9
 """Probability of fitting below which the answer warns."""
-CAUSES = {
-    "compute": "compute",
-    "tp": "tensor parallelism",
-    "cp": "context parallelism",
-    "ep": "expert exchange",
-    "pp": "pipeline sends",
-    "dp": "data parallelism",
-    "bubble": "pipeline bubble",
-    "optimizer": "optimizer",
-    "host": "copies to hosts",
-}
 
 
 def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequence[str]) -> None:
     """Print an answer in the public JSON form; ``strongest`` has the fields of plan 1's strongest reasons."""
-    out = console()
     best = data["plans"][0]
-    with out.capture() as captured:
+    with limited_console(MOST_LINES) as out:
         _print_best(out, best)
         if data["doubt"]:
             _print(out, "", f"{data['doubt'][0].upper()}{data['doubt'][1:]}.")
@@ -71,10 +59,6 @@ def render_summary(data: dict[str, Any], written: Sequence[str], strongest: Sequ
         if data["solved"] and data["solved"]["plans"]:
             _print(out, "\n[bold]Solver[/bold]", *solved_lines(data["solved"]["plans"][0]), lines=1)
         _print_next_step(out, written)
-    lines = captured.get().splitlines()
-    if len(lines) > MOST_LINES:
-        lines = [line for line in lines if line.strip()]
-    print("\n".join(lines))
 
 
 def _print(out: Console, title: str, *texts: str, lines: int = 2) -> None:
@@ -187,7 +171,7 @@ def _print_binding(out: Console, report: dict[str, Any]) -> None:
     """Print the largest parts of the step time, and the share of usable memory taken."""
     step, memory = report["step_time_s"], report["memory_bytes"]
     parts = sorted(report["breakdown_s"].items(), key=lambda part: -part[1])[:MOST_CAUSES]
-    shares = ", ".join(f"{CAUSES.get(name, name)} {s / step:.0%}" for name, s in parts if s >= 0.005 * step)
+    shares = ", ".join(f"{PARTS.get(name, name)} {s / step:.0%}" for name, s in parts if s >= 0.005 * step)
     taken = memory["total"] / memory["usable"]
     _print(
         out,

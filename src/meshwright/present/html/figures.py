@@ -1,0 +1,45 @@
+"""Pictures for the documents of the verbs: time and memory of a prediction, of a plan and of its neighbours."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from meshwright.present.html.stacked_bars import StackedBars
+from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words
+from meshwright.present.plan_answers.prediction import KINDS, PARTS
+from meshwright.units import format_bytes, format_seconds
+
+Data = Mapping[str, Any]
+
+
+def figures_of(data: Data) -> Iterator[StackedBars]:
+    """Yield the pictures of a document; none where it has neither predictions nor plans."""
+    if data.get("plans") and "predict" in data["plans"][0]:
+        plans = data["plans"]
+        labels = [f"{number}: {_plan_words(one['plan'])}" for number, one in enumerate(plans, 1)]
+        yield _times(labels, [one["predict"] for one in plans])
+        yield _memory(plans[0]["predict"], "Memory of plan 1")
+    elif "breakdown_s" in data and "step_time_s" in data:
+        yield _times([data["kind"]], [data])
+        yield _memory(data, "Memory")
+
+
+def _plan_words(plan: Data) -> str:
+    return f"{layout_words(plan['layout'])} {pipeline_words(plan['pipeline'])}"
+
+
+def _times(labels: Sequence[str], reports: Sequence[Data]) -> StackedBars:
+    """Return the parts of the step times, each as the busiest pipeline rank has it."""
+    bars = [
+        (label, {PARTS.get(name, name): seconds for name, seconds in report["breakdown_s"].items()})
+        for label, report in zip(labels, reports, strict=True)
+    ]
+    return StackedBars("Time of a step, exposed parts on the busiest pipeline rank", bars, format_seconds)
+
+
+def _memory(report: Data, title: str) -> StackedBars:
+    memory = report["memory_bytes"]
+    bars = [
+        (f"pipeline rank {stage['rank']}", {kind: stage[kind] for kind in KINDS})
+        for stage in memory["stages"]
+    ]
+    return StackedBars(f"{title}, per device", bars, format_bytes, memory["capacity"], "a device has")
