@@ -61,6 +61,9 @@ def cases(place):
     return {
         "plan": (["llama-3.1-8b"], {"on": ON, **sizes, "top": 1, "keep": ["pp=1", "cp=1", "recompute=full"]}),
         "describe": (["llama-3.1-8b"], {}),
+        "models": (["qwen3"], {}),
+        "devices": (["h100"], {}),
+        "stacks": ([], {}),
         "predict": ([plan], {"set": ["micro_batch=1"], "tokens": "1T"}),
         "compare": ([plan, other], {}),
         "explain": ([plan], {"against": other}),

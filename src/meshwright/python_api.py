@@ -22,6 +22,7 @@ from meshwright.cli.terminal.answer import Answer as Answer
 from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.errors import InputError, Problem
+from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
 from meshwright.present.exported_files import render_export
 from meshwright.present.imported_plan import render_import
@@ -40,6 +41,7 @@ from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
 from meshwright.search.choice_reasons import strongest_reasons
+from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 
 PathLike = str | Path
 Constants = PathLike | Mapping[str, float]
@@ -147,6 +149,21 @@ def _as_text(value: Any) -> Any:
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:
     """Return a model, cluster, stack or plan with every default."""
     return Answer(api.describe(name, long=long, seq_len=seq_len), render_description)
+
+
+def models(search: str | None = None) -> Answer:
+    """Return the models that come with Meshwright; those whose name, family or hub repository contains a text."""
+    return Answer({"models": list_models(search)}, render_models)
+
+
+def devices(search: str | None = None) -> Answer:
+    """Return the devices of the catalogue; those whose id or vendor contains a text."""
+    return Answer({"devices": list_devices(search)}, render_devices)
+
+
+def stacks(search: str | None = None) -> Answer:
+    """Return the stacks; those whose name, or a target of their exports, contains a text."""
+    return Answer({"stacks": list_stacks(search)}, render_stacks)
 
 
 def predict(

@@ -12,7 +12,8 @@ from meshwright.cli.main import app
 
 FROZEN = ROOT / "tests" / "house" / "cli_options.txt"
 VERBS = [
-    *("plan", "describe", "predict", "compare", "explain", "export", "import", "check"),
+    *("plan", "describe", "models", "devices", "stacks", "predict", "compare"),
+    *("explain", "export", "import", "check"),
     *("verify", "run", "convert", "measure", "probe", "ingest", "validate", "calibrate", "schedule"),
 ]
 

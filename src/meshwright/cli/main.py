@@ -21,6 +21,7 @@ from meshwright.cli import (
     export,
     import_,
     ingest,
+    list_catalogue,
     measure,
     plan,
     predict,
@@ -45,6 +46,9 @@ app = typer.Typer(
 )
 app.command("plan")(plan.plan)
 app.command("describe")(describe.describe)
+app.command("models")(list_catalogue.models)
+app.command("devices")(list_catalogue.devices)
+app.command("stacks")(list_catalogue.stacks)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
