@@ -50,6 +50,20 @@ PUBLISHED_B = {
     "glm-4.5-air": 106.85,
 }
 
+# Published sizes in billions, rounded by their authors: they show that the embeddings are tied.
+ROUNDED_B = {
+    "llama-3.2-3b": 3.21,
+    "qwen2.5-0.5b": 0.49,
+    "qwen2.5-1.5b": 1.54,
+    "qwen2.5-3b": 3.09,
+    "qwen3-0.6b": 0.6,
+    "qwen3-4b": 4.0,
+    "smollm2-135m": 0.135,
+    "smollm2-360m": 0.362,
+    "smollm2-1.7b": 1.71,
+    "smollm3-3b": 3.08,
+}
+
 # Active parameters in billions as their authors state them, rounded by them.
 ACTIVE_B = {
     "minimax-text-01": 45.9 + 2 * 1.23,  # without the embedding's and the head's table, 200064 · 6144 each
@@ -129,6 +143,12 @@ def test_family_count_is_what_transformers_builds(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", sorted(PUBLISHED_B))
 def test_zoo_count_is_the_published_size(name: str) -> None:
     assert load_model(name).parameters == pytest.approx(PUBLISHED_B[name] * 1e9, rel=4e-4)
+
+
+@pytest.mark.parametrize("name", sorted(ROUNDED_B))
+def test_tied_count_is_the_published_size(name: str) -> None:
+    assert load_model(name).architecture.tied_embeddings
+    assert load_model(name).parameters == pytest.approx(ROUNDED_B[name] * 1e9, rel=0.01)
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVE_B))

@@ -16,7 +16,7 @@ from meshwright.model.zoo_names import letters, zoo_name, zoo_names, zoo_reposit
         ("deepseek-ai/deepseek-v3-base", "deepseek-v3"),
         ("Mixtral-8x7B-v0.1", "mixtral-8x7b"),
         ("other-org/Llama-3.1-8B", None),  # a fine-tuned model may have another vocabulary
-        ("Llama-3-8B", None),  # 8192 positions
+        ("Meta-Llama-3-8B", "llama-3-8b"),
         ("Qwen2.5-7B-Instruct", None),  # 32768 positions
         ("gpt-14.56b", None),
         ("", None),

@@ -25,14 +25,13 @@ def test_all_are_listed():
     assert names(list_stacks()) == stack_names()
 
 
-@pytest.mark.parametrize("name", zoo_names())
-def test_a_model_has_the_figures_of_its_description(name):
-    (row,) = (row for row in list_models(name) if row["name"] == name)
-    described = describe_model(load_model(name))
-    assert {key: described[key] for key in ("family", "parameters", "parameters_active", "source")} == {
-        key: row[key] for key in ("family", "parameters", "parameters_active", "source")
-    }
-    assert row["layers"] == sum(repeat for block, repeat in described["chain"] if block.startswith("layer"))
+def test_a_model_has_the_figures_of_its_description():
+    for row in list_models():
+        described = describe_model(load_model(row["name"]))
+        same = ("name", "family", "parameters", "parameters_active", "source")
+        assert {key: described[key] for key in same} == {key: row[key] for key in same}
+        assert row["layers"] == described["architecture"]["layers"]
+        assert row["context"] == described["architecture"]["max_positions"]
 
 
 def test_a_device_has_the_figures_of_its_cluster():
@@ -41,7 +40,7 @@ def test_a_device_has_the_figures_of_its_cluster():
         (pool,) = cluster.pools
         assert row["memory_bytes"] == pool.device.memory_bytes
         assert row["peak_flops"] == pool.device.peak_flops
-        assert row["usd_per_hour"] == (cluster.usd_per_device_hour and cluster.usd_per_device_hour.value)
+        assert row["usd_per_hour"] == cluster.usd_per_hour
 
 
 def test_targets_run_on_the_stack_that_their_exporter_names():
@@ -70,7 +69,7 @@ def test_part_of_a_name_is_enough(listed, search, key, some):
 @pytest.mark.parametrize(
     ("listed", "search", "near"),
     [
-        (list_models, "lama-3.1-8b", "llama-3.1-8b"),
+        (list_models, "lamma-3.1-8b", "llama-3.1-8b"),
         (list_devices, "h10o", "h100"),
         (list_stacks, "torchtitn", "torchtitan"),
         (list_models, "\u2603", "lists all"),

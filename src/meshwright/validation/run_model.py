@@ -28,8 +28,6 @@ GATED = ("swiglu", "geglu")
 REMARK = re.compile(r"\([^)]*\)?")
 ENDINGS = re.compile(r"-(instruct|base|chat|hf|it)$")
 ALIASES = {
-    "llama38b": "llama-3.1-8b",
-    "llama370b": "llama-3.1-70b",
     "llama3405b": "llama-3.1-405b",
     "gpt3": "gpt-3-175b",
     "qwen330b": "qwen3-30b-a3b",

@@ -99,11 +99,9 @@ def _found(known: Mapping[str, Iterable[str]], search: str | None) -> tuple[str,
 def _nothing(kind: str, search: str | None, known: Iterable[str]) -> InfeasibleError:
     """Return the error with the names that are most like the text, or that have a part most like it."""
     text, names = (search or "").strip(), tuple(known)
-    near = near_names(text, names)
-    if not near:
-        parts = near_names(text, {part for name in names for part in name.split("-")})
-        near = [next(name for name in names if part in name.split("-")) for part in parts]
-    hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"`meshwright {kind}` lists all"
+    owners = {part: name for name in reversed(names) for part in name.split("-")} | {n: n for n in names}
+    near = dict.fromkeys(owners[like] for like in near_names(text, owners))
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`meshwright {kind}` lists all"
     error = InfeasibleError(f"None of the {kind} contains '{text}'.", suggestion=hint)
     error.details = {kind: []}
     return error
