@@ -66,6 +66,38 @@ def test_schedules_beside_each_other(limit):
         )
 
 
+def test_latencies_stand_where_makespans_are_equal():
+    asked = ScheduleRequest(stages=8, micro_batches=16)
+    data = api.compare_schedules(("zb-h2", "zb-v", "dualpipe"), asked).to_json()
+    lines = rendered(render_compared, data, None).splitlines()
+    shown = [line.split()[2:4] for line in lines if line.startswith(("zb-", "dualpipe "))]
+    assert shown == [["48", "55"], ["48", "51.5"], ["51", "51"]]
+    assert lines[0] == "8 ranks, 16 micro-batches"
+    assert "parameters" in lines[1]
+
+
+def test_a_bubble_that_is_published_otherwise_has_a_note():
+    asked = ScheduleRequest(stages=4, micro_batches=8)
+    data = api.compare_schedules(("1f1b", "gpipe", "dualpipe"), asked).to_json()
+    text = rendered(render_compared, data, None)
+    assert "Note on gpipe: its paper divides the bubble by the whole time" in text
+    assert "Note on dualpipe: its paper" in text
+    assert "on 1f1b: " not in text
+    assert "its paper" in rendered(render_schedule, schedule("dualpipe", stages=4, micro_batches=8), [])
+
+
+def test_stages_in_parts_or_merged_are_named(tmp_path):
+    path = tmp_path / "stages.csv"
+    path.write_text("F,I,W\n" + "1,1,1\n" * 8, encoding="utf-8")
+    asked = ScheduleRequest(stages=4, micro_batches=8, stage_times=str(path))
+    text = rendered(render_compared, api.compare_schedules(("1f1b", "zb-v"), asked).to_json(), None)
+    assert "Note on 1f1b: each of its 4 stages is 2 of the given ones." in text
+    assert "on zb-v: " not in text
+    path.write_text("F,I,W\n" + "1,1,1\n" * 4, encoding="utf-8")
+    text = rendered(render_compared, api.compare_schedules(("1f1b", "zb-v"), asked).to_json(), None)
+    assert "Note on zb-v: each of its 8 stages takes half of a given one." in text
+
+
 def test_peaks_of_many_ranks_are_cut_in_the_middle():
     data = api.compare_schedules(("1f1b",), ScheduleRequest(stages=16, micro_batches=16)).to_json()
     assert "32 30 28 26 … 6 4 2" in rendered(render_compared, data, None)

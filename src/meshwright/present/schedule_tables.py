@@ -21,6 +21,8 @@ def render_schedule(data: dict[str, Any], written: Sequence[str]) -> None:
         f"makespan {data['makespan']:g}, latency {data['latency']:g}; "
         f"bubble {percent(data['bubble_rate'])} of the busiest rank's work"
     )
+    if data.get("note"):
+        out.print(f"[dim]{escape(data['note'])}[/dim]")
     if "lower_bound" in data:
         for line in _search(data):
             out.print(escape(line))
@@ -41,20 +43,51 @@ def render_compared(data: dict[str, Any], written: str | None) -> None:
     """Print a comparison of schedules in its public JSON form."""
     out = console()
     limited = any(row["memory_limit"] is not None for row in data["rows"])
-    head = ["schedule", "ranks", "M", "V", "makespan", "bubble", "peak", "by rank"]
-    head += ["messages", "of 1f1b", "parameters", *(["fits"] if limited else [])]
-    table = plain_table(*head)
+    sizes = {(row["ranks"], row["micro_batches"]) for row in data["rows"]}
+    if len(sizes) == 1:
+        out.print(f"{data['rows'][0]['ranks']} ranks, {data['rows'][0]['micro_batches']} micro-batches")
+    head = [
+        "schedule",
+        *(["ranks", "M"] if len(sizes) > 1 else []),
+        "V",
+        "makespan",
+        "latency",
+        "bubble",
+        "peak",
+    ]
+    head += ["by rank", "messages", "of 1f1b", "parameters", *(["fits"] if limited else [])]
+    table = plain_table(*head, wrapped=("by rank",))
     table.columns[0].min_width = max(len(word) for row in data["rows"] for word in row["schedule"].split())
     for row in data["rows"]:
         fits = ["yes" if row["fits"] else "no"] if limited else []
-        table.add_row(escape(_name(row)), *_numbers(row), *fits)
+        size = [str(row["ranks"]), str(row["micro_batches"])] if len(sizes) > 1 else []
+        table.add_row(escape(_name(row)), *size, *_numbers(row), *fits)
     out.print(table)
     out.print(
         "\n[dim]Peak memory, of the fullest rank and by rank: F of a micro-batch on a whole rank holds 2. "
-        "Parameters: shares of the model.[/dim]"
+        "Parameters: shares of the model. Makespan: longest of any rank; latency: from the first start to the last "
+        "end of all.[/dim]"
     )
+    for row in data["rows"]:
+        for note in _notes(row):
+            out.print(f"[dim]Note on {escape(_name(row))}: {escape(note)}.[/dim]")
     if written:
         out.print(f"Written: {escape(written)}")
+
+
+def _notes(row: dict[str, Any]) -> Iterator[str]:
+    """Yield how a schedule's times follow from the given stages, and how its published bubble is defined."""
+    given, stages = row["stages_given"], row["ranks"] * row["chunks"] // row["chains"]
+    if given is not None and given < stages:
+        yield f"each of its {stages} stages takes {_part(stages // given)} of a given one"
+    elif given is not None and given not in (stages, row["chains"] * stages):
+        yield f"each of its {stages} stages is {given // stages} of the given ones"
+    if row["note"]:
+        yield row["note"]
+
+
+def _part(parts: int) -> str:
+    return {2: "half", 3: "a third", 4: "a quarter"}.get(parts, f"1/{parts}")
 
 
 def render_schedules(data: dict[str, Any]) -> None:
@@ -152,10 +185,9 @@ def _rank_cells(data: dict[str, Any], rank: int) -> list[str]:
 def _numbers(row: dict[str, Any]) -> list[str]:
     peaks = row["peak_memory"]
     return [
-        str(row["ranks"]),
-        str(row["micro_batches"]),
         str(row["chunks"]),
         f"{row['makespan']:g}",
+        f"{row['latency']:g}",
         percent(row["bubble_rate"]),
         f"{max(peaks):.4g}",
         _few([f"{peak:.4g}" for peak in peaks]),

@@ -42,7 +42,8 @@ class ScheduleKind:
     are proposed by a search that was not told which one to take: those with a closed form. One that is told to
     search them all also tries units of ``unit_rounds`` rounds of P micro-batches, and the usual one. ``only``:
     where there are lists for so many ranks and micro-batches and for no others. ``barriers``: lists that have the
-    passes of a spread vocabulary themselves can run with so many of them.
+    passes of a spread vocabulary themselves can run with so many of them. ``note``: how its published bubble is defined
+    where that is not ours; empty where the two are the same.
     """
 
     make: Generator
@@ -64,6 +65,7 @@ class ScheduleKind:
     only: tuple[int, int] | None = None
     unit_rounds: tuple[int, ...] = ()
     barriers: tuple[int, ...] = ()
+    note: str = ""
 
     @property
     def automatic(self) -> bool:

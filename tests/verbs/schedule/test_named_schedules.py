@@ -53,8 +53,8 @@ def test_decimal_times_add_up_exactly():
     """Ten tenths are one: 0.1 is no sum of powers of two, and 24 times 0.1 are 2.4 all the same."""
     figures = schedule("zb-h2", **SIZE, times="0.1,0.1,0.1,0").figures
     assert (figures.makespan, figures.bubble_rate) == (2.4, 0)
-    thirds = schedule("interleaved-1f1b", **SIZE, chunks=3, times="0.1,0.1,0.1,0").figures
-    assert thirds.makespan == pytest.approx(2.4 * (1 + 3 / 24))
+    quarters = schedule("interleaved-1f1b", **SIZE, chunks=3, times="0.1,0.1,0.1,0").figures
+    assert quarters.makespan == pytest.approx(2.4 * (1 + 3 / 24))
 
 
 def test_the_lists_are_those_of_the_table_of_schedules():
@@ -190,6 +190,54 @@ def test_several_schedules_stand_beside_each_other():
     assert [row["parameters_held"] for row in rows.values()] == [1, 1, 2]
     alone = schedule("interleaved-1f1b", **SIZE, chunks=4).summary()
     assert rows["interleaved-1f1b"] == alone
+
+
+def stage_file(path, rows):
+    lines = [",".join(str(number) for number in row) for row in rows]
+    path.write_text("\n".join(["F,I,W", *lines]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+UNEVEN = [(2.0, 3.0, 1.0), (4.0, 2.0, 2.0), (1.0, 1.0, 1.0), (3.0, 6.0, 2.0)]
+
+
+def makespans(names, path, **options):
+    asked = ScheduleRequest(stages=4, micro_batches=8, stage_times=path, **options)
+    return {row["schedule"]: row["makespan"] for row in api.compare_schedules(names, asked).to_json()["rows"]}
+
+
+def test_stages_of_a_file_are_split_for_schedules_with_more(tmp_path):
+    whole = stage_file(tmp_path / "whole.csv", UNEVEN)
+    quarters = [tuple(number / 4 for number in row) for row in UNEVEN for _ in range(4)]
+    split = stage_file(tmp_path / "split.csv", quarters)
+    found = makespans(("1f1b", "interleaved-1f1b"), whole, chunks=4)
+    assert found["1f1b"] == schedule("1f1b", **SIZE, stage_times=whole).summary()["makespan"]
+    given = schedule("interleaved-1f1b", **SIZE, chunks=4, stage_times=split).summary()["makespan"]
+    assert found["interleaved-1f1b"] == given
+
+
+def test_stages_of_a_file_are_merged_for_schedules_with_fewer(tmp_path):
+    halves = [(2.0, 1.0, 1.0), (1.0, 1.0, 1.0)] * 4
+    fine = stage_file(tmp_path / "fine.csv", halves)
+    merged = stage_file(tmp_path / "merged.csv", [(3.0, 2.0, 2.0)] * 4)
+    found = makespans(("1f1b", "zb-v"), fine)
+    assert found["1f1b"] == schedule("1f1b", **SIZE, stage_times=merged).summary()["makespan"]
+    assert found["zb-v"] == schedule("zb-v", **SIZE, stage_times=fine).summary()["makespan"]
+
+
+def test_stages_of_a_file_are_those_of_each_way_of_a_bidirectional_schedule(tmp_path):
+    whole = stage_file(tmp_path / "whole.csv", UNEVEN)
+    both = stage_file(tmp_path / "both.csv", [*UNEVEN, *UNEVEN])
+    found = makespans(("dualpipe",), whole)["dualpipe"]
+    assert found == schedule("dualpipe", **SIZE, stage_times=both).summary()["makespan"]
+
+
+@pytest.mark.parametrize("count", [3, 5, 6])
+def test_stages_that_fit_no_schedule_are_a_problem(tmp_path, count):
+    path = stage_file(tmp_path / "odd.csv", [(1.0, 1.0, 1.0)] * count)
+    with pytest.raises(InputError) as caught:
+        makespans(("1f1b", "zb-v"), path)
+    assert {problem.field for problem in caught.value.problems} == {"stage-times"}
 
 
 def test_of_several_schedules_one_may_break_the_limit_but_not_all():

@@ -27,6 +27,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         chunked=False,
         summary="all forward, then all backward passes",
         steady_rounds=None,
+        note="its paper divides the bubble by the whole time, not by the work",
     ),
     "1f1b": ScheduleKind(
         make=one_f_one_b,
@@ -140,6 +141,8 @@ SCHEDULES: dict[str, ScheduleKind] = {
         split=True,
         chains=2,
         searched=False,
+        note="its paper lets the result of a pair of passes leave when both have ended, which makes the bubble longer "
+        "by (P/2 − 1)·I where pairs gain nothing",
     ),
     "dualpipev": ScheduleKind(
         make=dualpipev,
@@ -147,6 +150,8 @@ SCHEDULES: dict[str, ScheduleKind] = {
         chunked=True,
         summary="half of dualpipe: two chunks a rank in a V, parameters held once",
         steady_rounds=2,
+        note="its paper lets the result of a pair of passes leave when both have ended, which makes the bubble longer "
+        "by (P − 1)·I of a chunk where pairs gain nothing",
         fixed_chunks=2,
         placement=v_placement,
         split=True,

@@ -67,6 +67,8 @@ class Scheduled:
             **_plain(self.figures),
             "memory_limit": self.made.limit,
             "fits": not self.over_limit,
+            "stages_given": self.made.stages_given,
+            "note": SCHEDULES[self.made.name].note if self.made.name in SCHEDULES else "",
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def compared(names: Sequence[str], request: ScheduleRequest) -> Compared:
     """Several schedules of one pipeline. Raises InfeasibleError where none keeps to the limit."""
     problems = _unheeded(names, request)
     lists = [
-        attempted(partial(make_lists, name, without_unused_options(name, request)), problems)
+        attempted(partial(make_lists, name, without_unused_options(name, request), regroup=True), problems)
         for name in names
     ]
     if problems:

@@ -57,18 +57,41 @@ def times_given(times: str | None, path: str | None) -> GivenTimes:
     return _stage_times(path) if path is not None else _rank_times(EXAMPLE if times is None else times)
 
 
-def for_pipeline(given: GivenTimes, ranks: int, ways: StageChains) -> Ticks:
-    """Return the times of the stages of a pipeline. Raise InputError for another number of stages."""
+def for_pipeline(given: GivenTimes, ranks: int, ways: StageChains, regroup: bool = False) -> Ticks:
+    """Return the times of the stages of a pipeline.
+
+    With ``regroup``, stages of which the given ones are multiples or equal parts take the sums or the parts of their
+    times. Raises InputError for another number of stages.
+    """
     if isinstance(given, RankTimes):
         share = Fraction(ranks, ways.length)
         seconds = [[share * exact(time)] * ways.stages for time in given[:3]]
         return ticks_of(seconds, exact(given.message))
     stages = len(given.forward)
+    if regroup and (fitting := _regrouped(given, ways)) is not None:
+        return ticks_of(fitting, exact(given.message), given.kept)
     if stages != ways.stages:
         rule = f"has times of {stages} stages, and the schedule has {ways.stages}"
         raise InputError(Problem("stage-times", stages, rule, f"a line for each of {ways.stages} stages"))
     seconds = [[*map(exact, times)] for times in three(given)]
     return ticks_of(seconds, exact(given.message), given.kept)
+
+
+def _regrouped(given: StageTimes, ways: StageChains) -> list[list[Fraction]] | None:
+    """Return F, I and W of every stage: each chain has all given stages, in equal parts or several as one.
+
+    None where neither is possible.
+    """
+    stages, length = len(given.forward), ways.length
+    if stages == ways.stages or (length % stages and stages % length):
+        return None
+    parts, merged = max(1, length // stages), max(1, stages // length)
+    passes = []
+    for times in three(given):
+        split = [exact(time) / parts for time in times for _ in range(parts)]
+        chain = [sum(split[at : at + merged], Fraction(0)) for at in range(0, len(split), merged)]
+        passes.append(chain * ways.chains)
+    return passes
 
 
 def _rank_times(text: str) -> RankTimes:

@@ -18,6 +18,7 @@ from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.integer_times import Ticks
 from meshwright.schedules.pipeline import Knobs
 from meshwright.schedules.schedule_kind import ScheduleKind, nearest_unit
+from meshwright.schedules.stage_times import StageTimes
 from meshwright.verbs.schedule.csv_lists import lists_of_file
 from meshwright.verbs.schedule.pass_times import GivenTimes, for_pipeline, times_given
 
@@ -42,13 +43,17 @@ class ScheduleRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLists:
-    """Lists with what they are for. ``limit`` is the most that a rank may hold, None for no limit."""
+    """Lists with what they are for. ``limit`` is the most that a rank may hold, None for no limit.
+
+    ``stages_given``: of how many stages the times were given by themselves.
+    """
 
     name: str
     lists: list[list[Action]]
     shape: Shape
     ticks: Ticks
     limit: float | None
+    stages_given: int | None = None
 
     @property
     def kept(self) -> float:
@@ -56,12 +61,15 @@ class ScheduleLists:
         return self.ticks.times.kept
 
 
-def make_lists(name: str, request: ScheduleRequest) -> ScheduleLists:
-    """Return the lists of a schedule or a file. Raise InputError with all problems."""
+def make_lists(name: str, request: ScheduleRequest, *, regroup: bool = False) -> ScheduleLists:
+    """Return the lists of a schedule or a file; ``regroup`` as in ``for_pipeline``.
+
+    Raises InputError with all problems.
+    """
     if name in SCHEDULES:
-        return _generated(name, SCHEDULES[name], request)
+        return _generated(name, SCHEDULES[name], request, regroup)
     if name.endswith(".csv") or os.path.exists(name):
-        return _from_file(name, request)
+        return _from_file(name, request, regroup)
     hint = f"{nearest(name, SCHEDULES)}; or {FORM}"
     raise InputError(Problem("schedule", name, "is neither a schedule nor a file", hint))
 
@@ -80,7 +88,7 @@ def usual_chunks(kind: ScheduleKind) -> int:
     return kind.fixed_chunks or (2 if kind.chunked else 1)
 
 
-def _generated(name: str, kind: ScheduleKind, request: ScheduleRequest) -> ScheduleLists:
+def _generated(name: str, kind: ScheduleKind, request: ScheduleRequest, regroup: bool) -> ScheduleLists:
     chunks = usual_chunks(kind) if request.chunks is None else request.chunks
     numbers = list(number_problems(request, required=True))
     problems = [*numbers, *limit_problems(request), *_unknown_to(name, kind, request, chunks)]
@@ -90,13 +98,13 @@ def _generated(name: str, kind: ScheduleKind, request: ScheduleRequest) -> Sched
     if problems or given is None:
         raise InputError(problems)
     ranks, micro_batches = request.stages or 0, request.micro_batches or 0
-    ticks = for_pipeline(given, ranks, kind.ways(ranks, chunks))
+    ticks = for_pipeline(given, ranks, kind.ways(ranks, chunks), regroup)
     knobs = Knobs(memory_limit=request.memory_limit, unit=request.unit)
     lists = kind.lists(ranks, micro_batches, chunks, ticks.units(), knobs)
-    return ScheduleLists(name, lists, shape_of(lists), ticks, request.memory_limit)
+    return ScheduleLists(name, lists, shape_of(lists), ticks, request.memory_limit, _stages_given(given))
 
 
-def _from_file(path: str, request: ScheduleRequest) -> ScheduleLists:
+def _from_file(path: str, request: ScheduleRequest, regroup: bool) -> ScheduleLists:
     problems = [*number_problems(request, required=False), *limit_problems(request)]
     given: GivenTimes | None = attempted(lambda: times_given(request.times, request.stage_times), problems)
     found = attempted(lambda: lists_of_file(path), problems)
@@ -105,8 +113,13 @@ def _from_file(path: str, request: ScheduleRequest) -> ScheduleLists:
     if problems or given is None or found is None:
         raise InputError(problems)
     lists, shape = found
-    ticks = for_pipeline(given, shape.ranks, shape.ways)
-    return ScheduleLists(path, lists, shape, ticks, request.memory_limit)
+    ticks = for_pipeline(given, shape.ranks, shape.ways, regroup)
+    return ScheduleLists(path, lists, shape, ticks, request.memory_limit, _stages_given(given))
+
+
+def _stages_given(given: GivenTimes) -> int | None:
+    """Return the number of stages whose times were given by themselves."""
+    return len(given.forward) if isinstance(given, StageTimes) else None
 
 
 def number_problems(request: ScheduleRequest, required: bool) -> Iterator[Problem]:
