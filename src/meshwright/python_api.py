@@ -417,7 +417,10 @@ def validate(runs: PathLike, *, picture: PathLike | None = None) -> Answer:
         title = f"Predicted against measured: {Path(runs).name}"
         write_whole(Path(picture), scatter(found.points(), title))
     data = {"rows": list(found.rows()), "skipped": list(found.skipped_rows()), "summary": found.summary}
-    return Answer(data, lambda data: render_validation(found.summary, found.reasons(), _text(picture)))
+    return Answer(
+        data,
+        lambda data: render_validation(data["summary"], data["rows"], found.skipped_ids(), _text(picture)),
+    )
 
 
 def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,9 @@ from typer.testing import CliRunner
 
 from meshwright import api
 from meshwright.cli.main import app
+from meshwright.present.runs.validation import MOST_ROWS
 from meshwright.present.runs.validation_scatter import MAX_SOURCES, scatter
+from meshwright.units import format_seconds
 
 ROW = [
     "run_id",
@@ -94,7 +97,24 @@ def test_text_names_sources_and_reasons(runs):
     done = run(runs)
     assert done.exit_code == 0, done.output
     assert "two" in done.output
-    assert "heads % tp = 16 % 3 = 1" in done.output
+    assert re.search(r"heads % tp = 16 % 3 = 1.*\(bad\)", done.output)
+
+
+def test_a_few_runs_are_printed_one_by_one(table):
+    write(table, [row(run_id=f"run-{number}") for number in range(3)])
+    done = run(table)
+    data = json.loads(run(table, "--json").output)
+    assert data["rows"]
+    for entry in data["rows"]:
+        (line,) = [line for line in done.output.splitlines() if line.startswith(f"{entry['run_id']} ")]
+        error = entry["predicted_step_time_s"] / entry["measured_step_time_s"] - 1
+        assert f"{error:+.1%}" in line
+        assert format_seconds(entry["predicted_step_time_s"]) in line
+
+
+def test_many_runs_are_not_printed_one_by_one(table):
+    write(table, [row(run_id=f"run-{number}") for number in range(MOST_ROWS + 1)])
+    assert "run-7" not in run(table).output
 
 
 def test_a_table_without_any_prediction_is_an_answer(table):

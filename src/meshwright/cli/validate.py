@@ -42,7 +42,8 @@ def validate(
         else:
             from meshwright.present.runs.validation import render_validation
 
-            render_validation(found.summary, found.reasons(), str(picture) if picture else None)
+            shown = str(picture) if picture else None
+            render_validation(found.summary, found.rows(), found.skipped_ids(), shown)
 
 
 def _print(found: Validation) -> None:

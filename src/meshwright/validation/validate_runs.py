@@ -56,6 +56,13 @@ class Validation:
         """Return the reasons for skipped runs, most frequent first."""
         return dict(Counter(run.reason for run in self.skipped).most_common())
 
+    def skipped_ids(self) -> dict[str, list[str]]:
+        """Return the ids of skipped runs by the reason, most frequent first."""
+        found: dict[str, list[str]] = {reason: [] for reason in self.reasons()}
+        for run in self.skipped:
+            found[run.reason].append(run.run_id)
+        return found
+
     def points(self) -> dict[str, tuple[Floats, Floats]]:
         """Return measured and predicted seconds by source, for a picture."""
         measured = np.array([run.step_time_s or np.nan for run in self.runs], dtype=np.float64)

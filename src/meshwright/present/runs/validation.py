@@ -1,6 +1,7 @@
-"""Print a validation: one line per source and one for all, baselines, and the reasons for skipped runs."""
+"""Print a validation: one line per source and one for all, baselines, a few runs, and the reasons for skipped ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from rich.console import Console
@@ -8,8 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from meshwright.present.console import console, percent, plain_table, printable
+from meshwright.units import format_seconds
 
 REASONS_SHOWN = 15
+MOST_ROWS = 20
+"""Runs that are printed one by one; of more only the figures are."""
+IDS_SHOWN = 3
 SOURCE_WIDTH = 44
 
 Summary = Mapping[str, Any]
@@ -70,17 +75,46 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 
 def render_validation(
-    summary: Mapping[str, Summary], reasons: Mapping[str, int], picture: str | None
+    summary: Mapping[str, Summary],
+    rows: Iterable[Mapping[str, Any]],
+    skipped: Mapping[str, Sequence[str]],
+    picture: str | None,
 ) -> None:
-    """Print a summary in its JSON form, and the number of skipped runs by reason."""
+    """Print a summary and predicted runs in their JSON form, and the ids of skipped runs by reason."""
     out = console()
+    few = list(islice(rows, MOST_ROWS + 1))
+    if 0 < len(few) <= MOST_ROWS:
+        out.print("[bold]Runs[/bold]")
+        out.print(_runs(few))
+        out.print()
     for title, columns in TABLES.items():
         out.print(f"[bold]{title}[/bold]")
         out.print(_table(summary, columns))
         out.print()
-    print_reasons(out, reasons)
+    print_skipped(out, skipped)
     if picture:
         out.print(f"The picture is in {escape(picture)}.")
+
+
+def _runs(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = plain_table(
+        "run", "measured", "predicted", "80 %", "error", "GiB", "predicted GiB", "fits", "outcome"
+    )
+    for row in rows:
+        measured, predicted = row["measured_step_time_s"], row["predicted_step_time_s"]
+        gib = row["measured_memory_gib"]
+        table.add_row(
+            short_name(row["run_id"]),
+            "–" if measured is None else format_seconds(measured),
+            format_seconds(predicted),
+            f"{format_seconds(row['step_time_low_s'])} to {format_seconds(row['step_time_high_s'])}",
+            "–" if measured is None else f"{predicted / measured - 1:+.1%}",
+            "–" if gib is None else f"{gib:.1f}",
+            f"{row['predicted_memory_gib']:.1f}",
+            "yes" if row["predicted_fits"] else "no",
+            escape(row["measured_outcome"] or "–"),
+        )
+    return table
 
 
 def _table(summary: Mapping[str, Summary], columns: tuple[Column, ...]) -> Table:
@@ -96,14 +130,15 @@ def short_name(source: str) -> str:
     return escape(printable(shown)) or "(no source)"
 
 
-def print_reasons(out: Console, reasons: Mapping[str, int]) -> None:
-    """Print the reasons for skipped runs, most frequent first."""
-    if not reasons:
+def print_skipped(out: Console, skipped: Mapping[str, Sequence[str]]) -> None:
+    """Print the reasons for skipped runs, most frequent first, with some of the runs' ids."""
+    if not skipped:
         out.print("Every run was predicted.")
         return
-    out.print(f"[bold]Skipped[/bold]: {sum(reasons.values()):,} runs")
-    for reason, count in list(reasons.items())[:REASONS_SHOWN]:
-        out.print(f"  {count:>8,}  {escape(printable(reason))}", soft_wrap=True)
-    rest = list(reasons.values())[REASONS_SHOWN:]
+    out.print(f"[bold]Skipped[/bold]: {sum(map(len, skipped.values())):,} runs")
+    for reason, ids in list(skipped.items())[:REASONS_SHOWN]:
+        named = ", ".join(ids[:IDS_SHOWN]) + (", …" if len(ids) > IDS_SHOWN else "")
+        out.print(f"  {len(ids):>8,}  {escape(printable(f'{reason} ({named})'))}", soft_wrap=True)
+    rest = [len(ids) for ids in list(skipped.values())[REASONS_SHOWN:]]
     if rest:
         out.print(f"  {sum(rest):>8,}  for {len(rest):,} other reasons (--json lists every run)")
