@@ -99,6 +99,9 @@ def foreign_files(tmp_path_factory):
 VERBS = {
     "plan": ["llama-3.2-1b", "--on", "h100-sxm-80gb x 2", "--seq-len", "2048", "--global-batch", "4"],
     "describe": ["mixtral-8x7b"],
+    "models": ["qwen3"],
+    "devices": [],
+    "stacks": [],
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
     "explain": ["SMALL"],

@@ -2,11 +2,13 @@
 
 ``zoo/repositories.csv`` lists the repositories of the Hugging Face hub whose ``config.json`` has the architecture of a
 zoo model. A model is known by its zoo name, by such a repository, and by the repository without its organisation.
+``zoo/same_sizes.csv`` lists models with the layers of another one, which differ in positions or rotation.
 Letter case does not matter, nor do hyphens, underscores and spaces.
 """
 
 import csv
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -35,6 +37,16 @@ def zoo_repositories() -> tuple[tuple[str, str], ...]:
     """Return pairs of a zoo name and a hub repository of the same architecture."""
     lines = _ZOO.joinpath("repositories.csv").read_text(encoding="utf-8").splitlines()
     return tuple((row["model"], row["repository"]) for row in csv.DictReader(lines))
+
+
+@cache
+def same_sizes() -> Mapping[str, str]:
+    """Return models whose sizes are those of another one, which stands for them where only sizes are known.
+
+    Vocabularies may differ by what frameworks pad them with.
+    """
+    lines = _ZOO.joinpath("same_sizes.csv").read_text(encoding="utf-8").splitlines()
+    return {row["model"]: row["sizes_of"] for row in csv.DictReader(lines)}
 
 
 @cache

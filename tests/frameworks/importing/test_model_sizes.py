@@ -2,7 +2,10 @@
 
 import pytest
 
-from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts, completed
+from meshwright.frameworks.importing.imported_file import Fact, ImportedFile, OutsideFacts, completed
+from meshwright.frameworks.importing.model_match import matching_zoo_models, sizes_of_model
+from meshwright.model.load import load_model
+from meshwright.model.zoo_names import same_sizes, zoo_names
 from meshwright.verbs.import_ import ImportRequest, import_text
 
 BATCH = "--seq-length 4096 --micro-batch-size 1 --global-batch-size 448 --bf16 --use-distributed-optimizer "
@@ -83,3 +86,12 @@ def test_a_described_model_without_experts_gets_none():
     assert set(completed(told, outside)) == {"model.layers", *told}
     assert set(completed({}, outside)) == set(sizes)
     assert completed({"model.layers": Fact(2, "--num-layers 2")}, outside)["model.layers"].value == 2
+
+
+def test_of_models_with_the_same_sizes_one_stands_for_all():
+    graphs = {name: load_model(name).architecture for name in zoo_names()}
+    for name, arch in graphs.items():
+        facts = sizes_of_model(arch)
+        assert matching_zoo_models(ImportedFile(source="file", release="", facts=facts)) == [
+            same_sizes().get(name, name)
+        ]

@@ -8,7 +8,7 @@ from meshwright.frameworks.importing.imported_file import Fact, ImportedFile
 from meshwright.frameworks.importing.multi_token_model import next_token_differences
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
-from meshwright.model.zoo_names import zoo_names
+from meshwright.model.zoo_names import same_sizes, zoo_names
 
 PREFIX = "model."
 ENOUGH = ("layers", "hidden", "heads")
@@ -39,11 +39,15 @@ def sizes_of_model(arch: Architecture) -> dict[str, Fact]:
 
 
 def matching_zoo_models(foreign: ImportedFile) -> list[str]:
-    """Return the models of the zoo that have all sizes of the file; none where it has too few sizes."""
+    """Return the models of the zoo that have all sizes of the file; none where it has too few sizes.
+
+    Of models with the same sizes it is the one that stands for all of them.
+    """
     said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
     if not set(ENOUGH) <= set(said):
         return []
-    return [name for name in zoo_names() if _has(foreign, load_model(name).architecture, said)]
+    found = [name for name in zoo_names() if _has(foreign, load_model(name).architecture, said)]
+    return [name for name in found if same_sizes().get(name) not in found]
 
 
 def _has(foreign: ImportedFile, arch: Architecture, said: Mapping[str, int]) -> bool:

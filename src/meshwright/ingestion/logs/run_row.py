@@ -20,6 +20,7 @@ from meshwright.ingestion.logs.readers.meshwright_runtime import IN_FULL
 from meshwright.ingestion.logs.run_table import HEADER
 from meshwright.ingestion.logs.summary import LogSummary, units_per_step
 from meshwright.model.load import load_model
+from meshwright.model.zoo_names import same_sizes
 from meshwright.validation.cell_parsers import Reader, read_cells
 from meshwright.validation.read_run_table import CHOSEN, COLUMN_OF, ESSENTIAL, GIVEN, RESULT
 from meshwright.validation.run_model import NEEDED, configured, released_model_name
@@ -157,7 +158,8 @@ def _same(column: str, ours: str, theirs: str) -> bool:
     if column in ("notes", "step_time_origin", "memory_origin"):
         return True
     if column == "model":
-        return released_model_name(theirs) in (None, released_model_name(ours))
+        found, known = released_model_name(theirs), released_model_name(ours)
+        return found is None or same_sizes().get(found, found) == same_sizes().get(known or "", known)
     return _meaning(column, ours) == _meaning(column, theirs)
 
 
@@ -214,7 +216,9 @@ def _zoo_name(cells: Mapping[str, str]) -> str | None:
     facts = {f"model.{name}": Fact(value, name) for name, value in values.items()}
     vocab = _value("vocab", cells.get("vocab", ""))
     same = matching_zoo_models(ImportedFile(source="log", release="", facts=facts))
-    names = [n for n in same if vocab is None or 1 <= vocab / load_model(n).architecture.vocab <= PADDED]
+    ratios = {n: 1.0 if vocab is None else vocab / load_model(n).architecture.vocab for n in same}
+    equal = [n for n, ratio in ratios.items() if ratio == 1]
+    names = equal or [n for n, ratio in ratios.items() if 1 <= ratio <= PADDED]
     return names[0] if len(names) == 1 else None
 
 
