@@ -1,4 +1,4 @@
-"""``meshwright models``, ``devices`` and ``stacks``: list what can be named."""
+"""``meshwright models``, ``devices`` and ``stacks``: list the entries of the catalogue."""
 
 from typing import Annotated
 

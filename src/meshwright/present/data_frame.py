@@ -1,4 +1,4 @@
-"""Documents of the verbs as pandas frames, where pandas is installed."""
+"""Convert the documents of the verbs to pandas frames."""
 
 from collections.abc import Mapping
 from typing import Any

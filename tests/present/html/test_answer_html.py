@@ -83,6 +83,7 @@ def test_pictures_have_the_numbers_of_the_document(answer):
     times, memory = figures_of(answer)
     for (_, parts), plan in zip(times.bars, answer["plans"], strict=True):
         assert sum(parts.values()) == pytest.approx(plan["predict"]["step_time_s"], rel=1e-6)
+    assert all("(predicted)" in picture.title for picture in (times, memory))
     stages = answer["plans"][0]["predict"]["memory_bytes"]["stages"]
     for (_, parts), stage in zip(memory.bars, stages, strict=True):
         assert sum(parts.values()) == pytest.approx(stage["total"])

@@ -53,8 +53,8 @@ def test_decimal_times_add_up_exactly():
     """Ten tenths are one: 0.1 is no sum of powers of two, and 24 times 0.1 are 2.4 all the same."""
     figures = schedule("zb-h2", **SIZE, times="0.1,0.1,0.1,0").figures
     assert (figures.makespan, figures.bubble_rate) == (2.4, 0)
-    quarters = schedule("interleaved-1f1b", **SIZE, chunks=3, times="0.1,0.1,0.1,0").figures
-    assert quarters.makespan == pytest.approx(2.4 * (1 + 3 / 24))
+    thirds = schedule("interleaved-1f1b", **SIZE, chunks=3, times="0.1,0.1,0.1,0").figures
+    assert thirds.makespan == pytest.approx(2.4 * (1 + 3 / 24))
 
 
 def test_the_lists_are_those_of_the_table_of_schedules():
@@ -238,6 +238,18 @@ def test_stages_that_fit_no_schedule_are_a_problem(tmp_path, count):
     with pytest.raises(InputError) as caught:
         makespans(("1f1b", "zb-v"), path)
     assert {problem.field for problem in caught.value.problems} == {"stage-times"}
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize(("forward", "weight"), [(1, 1), (3, 2)])
+def test_the_notes_of_bidirectional_schedules_say_how_far_the_published_bubble_is(ranks, forward, weight):
+    backward = forward + weight
+    published = forward + backward + backward - 3 * weight
+    size = {"stages": ranks, "micro_batches": 4 * ranks, "times": f"{forward},{forward},{weight},0"}
+    for name, ends in (("dualpipe", ranks / 2 - 1), ("dualpipev", (ranks - 1) / 2)):
+        makespan = schedule(name, **size).figures.makespan
+        bubble = makespan - 4 * ranks * (forward + backward)
+        assert ends * published - bubble == pytest.approx(ends * forward)
 
 
 def test_of_several_schedules_one_may_break_the_limit_but_not_all():

@@ -159,7 +159,8 @@ def _same(column: str, ours: str, theirs: str) -> bool:
         return True
     if column == "model":
         found, known = released_model_name(theirs), released_model_name(ours)
-        return found is None or same_sizes().get(found, found) == same_sizes().get(known or "", known)
+        twins = same_sizes()
+        return found is None or twins.get(found, found) == (known and twins.get(known, known))
     return _meaning(column, ours) == _meaning(column, theirs)
 
 

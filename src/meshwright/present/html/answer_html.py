@@ -1,4 +1,4 @@
-"""An answer as HTML for notebooks: pictures, then what the terminal would print."""
+"""Convert an answer to HTML for notebooks: pictures, then the text and tables of the terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout

@@ -1,4 +1,4 @@
-"""Pictures for the documents of the verbs: time and memory of a prediction, of a plan and of its neighbours."""
+"""Choose the pictures of a verb's document: step times of its plans, and memory of the pipeline ranks of the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -33,7 +33,8 @@ def _times(labels: Sequence[str], reports: Sequence[Data]) -> StackedBars:
         (label, {PARTS.get(name, name): seconds for name, seconds in report["breakdown_s"].items()})
         for label, report in zip(labels, reports, strict=True)
     ]
-    return StackedBars("Time of a step, exposed parts on the busiest pipeline rank", bars, format_seconds)
+    title = f"Time of a step ({reports[0]['kind']}), exposed parts on the busiest pipeline rank"
+    return StackedBars(title, bars, format_seconds)
 
 
 def _memory(report: Data, title: str) -> StackedBars:
@@ -42,4 +43,5 @@ def _memory(report: Data, title: str) -> StackedBars:
         (f"pipeline rank {stage['rank']}", {kind: stage[kind] for kind in KINDS})
         for stage in memory["stages"]
     ]
-    return StackedBars(f"{title}, per device", bars, format_bytes, memory["capacity"], "a device has")
+    title = f"{title} ({report['kind']}), per device"
+    return StackedBars(title, bars, format_bytes, memory["capacity"], "a device has")

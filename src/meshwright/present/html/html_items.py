@@ -1,4 +1,4 @@
-"""Turn recorded text and tables into HTML elements, without style sheets, since some readers strip these."""
+"""Convert recorded text and tables to HTML elements without style sheets, which some viewers of notebooks strip."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""A console that keeps what is printed, tables as tables, so that the renderers of the terminal make HTML too."""
+"""Record the text and tables that the renderers of the terminal print, to convert them to HTML."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
-"""A static picture of stacked horizontal bars as SVG, with colours for readers who see fewer of them.
+"""Draw stacked horizontal bars as a static SVG picture in colour-blind-safe colours.
 
-Colours: the eight of M. Okabe and K. Ito, "Color Universal Design" (2008), then greys. Everything is an attribute,
-since readers of notebooks strip style sheets; the paper is white in every scheme.
+Colours: the eight of M. Okabe and K. Ito, "Color Universal Design" (2008), then grey. Everything is an attribute,
+since viewers of notebooks strip style sheets; the paper is white in light and dark themes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

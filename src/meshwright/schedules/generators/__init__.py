@@ -142,7 +142,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         chains=2,
         searched=False,
         note="its paper lets the result of a pair of passes leave when both have ended, which makes the bubble longer "
-        "by (P/2 − 1)·I where pairs gain nothing",
+        "by (P/2 − 1)·I where F = I ≥ W and a pair takes F + B",
     ),
     "dualpipev": ScheduleKind(
         make=dualpipev,
@@ -151,7 +151,7 @@ SCHEDULES: dict[str, ScheduleKind] = {
         summary="half of dualpipe: two chunks a rank in a V, parameters held once",
         steady_rounds=2,
         note="its paper lets the result of a pair of passes leave when both have ended, which makes the bubble longer "
-        "by (P − 1)·I of a chunk where pairs gain nothing",
+        "by (P − 1)·I of a chunk where F = I ≥ W and a pair takes F + B",
         fixed_chunks=2,
         placement=v_placement,
         split=True,

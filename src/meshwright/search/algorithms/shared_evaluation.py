@@ -1,4 +1,4 @@
-"""Run one search, or several whose plans are evaluated together in one array.
+"""Run searches, and evaluate the plans of several of them in one array.
 
 A search is a generator: it yields the plans whose scores it needs next, is sent their scores, and returns its result.
 Most of the time of a short array goes into its fixed costs. So the plans that several searches ask for are evaluated in
