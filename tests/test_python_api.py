@@ -67,6 +67,7 @@ def cases(place):
         "predict": ([plan], {"set": ["micro_batch=1"], "tokens": "1T"}),
         "compare": ([plan, other], {}),
         "explain": ([plan], {"against": other}),
+        "report": ([small], {"no_search": True, "tokens": "1T"}),
         "export": ([plan], {"to": "megatron"}),
         "import_file": (
             [str(place / "megatron" / "megatron" / "args.sh")],
@@ -81,8 +82,9 @@ def cases(place):
 def words(keywords):
     """Return keywords as options of the command line."""
     for name, value in keywords.items():
+        option = f"--{name.rstrip('_').replace('_', '-')}"
         for one in value if isinstance(value, list) else [value]:
-            yield from (f"--{name.rstrip('_').replace('_', '-')}", str(one))
+            yield from (option,) if one is True else (option, str(one))
 
 
 def without_times(data):

@@ -12,10 +12,10 @@ from typer.main import get_command
 
 from meshwright import api
 from meshwright.cli.main import app
+from meshwright.cli.terminal.search_answer import WITH_UNITS
 from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_ranking import RankedCluster
 from meshwright.economy.cluster_row import family_row
-from meshwright.python_api import WITH_UNITS
 from meshwright.verbs.plan.clusters.choose_cluster import Choice
 from meshwright.verbs.plan.clusters.choose_model import ModelChoice
 from meshwright.verbs.plan.clusters.infeasible import NoClusterError

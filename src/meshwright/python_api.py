@@ -5,22 +5,19 @@ question without an answer raises InfeasibleError. Options that write a file tak
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
-from meshwright.cli.options.plan_options import adapter as read_adapter
-from meshwright.cli.options.plan_options import capacity as read_capacity
-from meshwright.cli.options.plan_options import lengths, solving
-from meshwright.cli.options.plan_options import optimizer as read_optimizer
-from meshwright.cli.options.plan_options import routing as read_routing
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
 from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
+from meshwright.cli.terminal.report_answer import reported
+from meshwright.cli.terminal.search_answer import planned, several
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
@@ -29,7 +26,6 @@ from meshwright.present.imported_plan import render_import
 from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
-from meshwright.present.plan_answers.plan_output import cluster_tables, render_plan_answer
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.runs.calibration import render_calibration
 from meshwright.present.runs.converted_checkpoint import render_converted
@@ -40,7 +36,6 @@ from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
-from meshwright.search.choice_reasons import strongest_reasons
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 
 PathLike = str | Path
@@ -87,63 +82,16 @@ def plan(
     output: PathLike | None = None,
     csv: PathLike | None = None,
     markdown: PathLike | None = None,
+    report: PathLike | None = None,
 ) -> Answer:
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
     hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time.
     ``constants`` of the cost model by name, as a file or a mapping. ``why``: the answer prints every reason, plan and
-    count, not the summary.
+    count, not the summary. ``report``: a page about the recommended plan, or with the reasons where there is none.
     """
     return planned(locals())
-
-
-def planned(given: Mapping[str, Any], progress: Callable[[str, float], None] | None = None) -> Answer:
-    """Answer ``plan`` with its arguments by name; ``progress`` is called with how far the search is."""
-    search = solving(given["solve"], given["solve_steps"], given["seed"])
-    file, csv, markdown = (_path(given[name]) for name in ("output", "csv", "markdown"))
-    for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
-        check_writable(path, "output")
-    _check_all({"csv": csv, "markdown": markdown})
-    options = {name: given[name] for name in AS_THEY_ARE}
-    options |= {ours: given[name] for name, ours in WITH_UNITS.items()}
-    options |= {name: _several(given[name] or ()) for name in ("keep", "forbid", "allow", "assume")}
-    options |= {name: read(given[name]) for name, read in READ_AS_TEXT.items()}
-    found = api.plan(**options, solving=search, progress=progress)
-    files = found.proposals[0].files(file) if file else {}
-    write_all(files | cluster_tables(found.table, csv, markdown))
-    strongest = [reason.field for reason in strongest_reasons(found.proposals[0].reasons)]
-    return Answer(
-        found.to_json(),
-        lambda data: render_plan_answer(data, strongest, [str(path) for path in files], why=given["why"]),
-        remarks=found.proposals[0].report.remarks,
-    )
-
-
-WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "power_kw"}
-"""Options of ``plan`` whose names in ``api`` say their unit."""
-AS_THEY_ARE = (
-    *("model", "on", "seq_len", "global_batch", "batch_range", "stack", "precision", "fp8_recipe", "task"),
-    *("top", "stages", "schedule", "recommend", "objective", "tokens", "sure", "price", "constants"),
-)
-"""Options of ``plan`` that need no reading."""
-READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {
-    "optimizer": lambda value: read_optimizer(_as_text(value)),
-    "adapter": lambda value: read_adapter(_as_text(value)),
-    "capacity": lambda value: read_capacity(_as_text(value)),
-    "routing": lambda value: read_routing(None if value is None else str(value)),
-    "documents": lambda value: lengths(
-        value if value is None or isinstance(value, str) else ",".join(map(str, value))
-    ),
-}
-"""Options of ``plan`` that the command line has as text, and how each is read."""
-
-
-def _as_text(value: Any) -> Any:
-    """Return a value as the command line has it: mappings and numbers as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(dict(value) if isinstance(value, Mapping) else value)
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:
@@ -179,10 +127,10 @@ def predict(
     constants: Constants | None = None,
 ) -> Answer:
     """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
-    settings = _several(set)
+    settings = several(set)
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
     changed: dict[str, Any] = {"settings": settings, "constants": constants}
-    report = api.predict(plan, tokens=tokens, assume=_several(assume), price=price, **changed)
+    report = api.predict(plan, tokens=tokens, assume=several(assume), price=price, **changed)
     if trace:
         write_whole(Path(trace), json.dumps(api.trace(plan, **changed), allow_nan=False))
     if stage_times:
@@ -207,7 +155,7 @@ def compare(
     constants: Constants | None = None,
 ) -> Answer:
     """Compare two plan files, with ``tokens`` their trainings too, or a plan's prediction with a Kineto trace of it."""
-    found = api.compare(a, b, tokens=tokens, assume=_several(assume), price=price, constants=constants)
+    found = api.compare(a, b, tokens=tokens, assume=several(assume), price=price, constants=constants)
     return Answer(found, lambda data: render_comparison(data, str(a), str(b)))
 
 
@@ -221,6 +169,24 @@ def explain(plan: PathLike, *, against: PathLike | None = None, constants: Const
         found.fits,
         data["predict"]["remarks"],
     )
+
+
+def report(
+    plan: PathLike,
+    *,
+    against: PathLike | Iterable[PathLike] = (),
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+    price: str = "on-demand",
+    constants: Constants | None = None,
+    no_search: bool = False,
+    output: PathLike | None = None,
+) -> Answer:
+    """Write a page about a plan file; the answer has its data. ``output``: by default the plan's name with ``.html``.
+
+    ``against``: plan files, or "recommended", to compare it with. ``no_search``: without the plans around it.
+    """
+    return reported(locals())
 
 
 def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
@@ -259,7 +225,7 @@ def import_file(
     output: PathLike | None = None,
 ) -> Answer:
     """Read another framework's file as a plan; its values give way to the keywords."""
-    request = import_request(model, on, seq_len, global_batch, stack, from_, _several(variable))
+    request = import_request(model, on, seq_len, global_batch, stack, from_, several(variable))
     path = None if output is None else Path(output)
     if path:
         check_writable(path, "output")
@@ -287,7 +253,7 @@ def check(
     constants: Constants | None = None,
 ) -> Answer:
     """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
-    request = import_request(model, on, seq_len, global_batch, stack, from_, _several(variable))
+    request = import_request(model, on, seq_len, global_batch, stack, from_, several(variable))
     found = api.check(file, request, constants)
     return Answer(found.to_json(), render_check, found.ok)
 
@@ -340,14 +306,14 @@ def run(
     ``limit`` in seconds. Raises RunError where a rank fails.
     """
     own, starting = by_field(locals())
-    settings = _several(set)
+    settings = several(set)
     refuse_other_kind(own | starting, emulate)
     if not emulate:
         for name in ("cache", "output"):
             if name in own:
                 own[name] = Path(own[name])
         if "data" in own:
-            own["data"] = _several(own["data"])
+            own["data"] = several(own["data"])
         with options_named():
             trained = api.run(plan, options=own, settings=settings, **starting)
         return None if trained is None else Answer(trained.to_json(), render_trained)
@@ -366,7 +332,7 @@ def measure(
 
     ``collective_tests``: output of nccl-tests or rccl-tests, read instead of measuring.
     """
-    tests = _several(collective_tests)
+    tests = several(collective_tests)
     _check_all({"output": output})
     if tests and not on:
         rule = "tests of collectives say nothing of devices"
@@ -402,7 +368,7 @@ def ingest(
     """Read training logs into rows of a table of runs; ``set`` adds what a log does not say, as ``column=value``."""
     path = None if output is None else Path(output)
     _check_all({"output": path})
-    found = api.ingest(_several(logs), plan=plan, settings=_several(set))
+    found = api.ingest(several(logs), plan=plan, settings=several(set))
     table = found.table(path.read_text(encoding="utf-8") if path and path.exists() else "")
     if path:
         write_whole(path, table)
@@ -473,11 +439,6 @@ def schedule(
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
     refuse_unused(names, given, search_options, branches, from_, files)
     return Answer(*answered(names, given, search_options, branches, from_, files))
-
-
-def _several(values: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one value or several as a tuple."""
-    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def _path(path: PathLike | None) -> Path | None:

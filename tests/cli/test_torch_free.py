@@ -105,6 +105,7 @@ VERBS = {
     "predict": ["PLAN"],
     "compare": ["PLAN", "PLAN"],
     "explain": ["SMALL"],
+    "report": ["SMALL", "--no-search"],
     "export": ["PLAN", "--to", "megatron"],
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 2"],

@@ -13,7 +13,7 @@ from meshwright.cli.main import app
 FROZEN = ROOT / "tests" / "house" / "cli_options.txt"
 VERBS = [
     *("plan", "describe", "models", "devices", "stacks", "predict", "compare"),
-    *("explain", "export", "import", "check"),
+    *("explain", "report", "export", "import", "check"),
     *("verify", "run", "convert", "measure", "probe", "ingest", "validate", "calibrate", "schedule"),
 ]
 

@@ -26,6 +26,7 @@ from meshwright.cli import (
     plan,
     predict,
     probe,
+    report,
     run,
     schedule,
     validate,
@@ -52,6 +53,7 @@ app.command("stacks")(list_catalogue.stacks)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
+app.command("report")(report.report)
 app.command("export", cls=export.Export)(export.export)
 app.command("import", cls=NamingCommand)(import_.import_)
 app.command("check", cls=NamingCommand)(check.check)

@@ -1,6 +1,6 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from meshwright.cli.terminal.output import (
     print_answer,
 )
 from meshwright.cli.terminal.progress import ProgressLine
-
-if TYPE_CHECKING:
-    pass
 
 
 def plan(
@@ -63,6 +60,7 @@ def plan(
     output: options.Output = None,
     csv: goals.ClusterCsv = None,
     markdown: goals.ClusterMarkdown = None,
+    report: options.ReportPage = None,
     why: options.Why = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -70,6 +68,6 @@ def plan(
     """Search the best parallelization plans and give the reasons."""
     given = dict(locals())
     with errors_as_messages(as_json, debug, why=why):
-        from meshwright import python_api
+        from meshwright.cli.terminal.search_answer import planned
 
-        print_answer(python_api.planned(given, ProgressLine()), as_json)
+        print_answer(planned(given, ProgressLine()), as_json)

@@ -9,6 +9,7 @@ from meshwright.cost.closed_form.evaluate_plans import evaluate, seconds_by_part
 from meshwright.explanation.best_alternative import BestPlanTest
 from meshwright.explanation.breakdown import CostBreakdown
 from meshwright.explanation.cluster_resources import device_memory, rates, work
+from meshwright.explanation.device_count_changes import changed_device_counts
 from meshwright.explanation.explanation_result import Explanation
 from meshwright.explanation.memory_tipping_points import MOST, Field, memory_tipping_points
 from meshwright.explanation.one_step_alternatives import choices
@@ -24,7 +25,7 @@ from meshwright.explanation.schedule_alternatives import schedule_alternatives
 from meshwright.explanation.sensitivity import sensitivities
 from meshwright.explanation.tipping_points import TippingPoint, rate_tipping_points
 from meshwright.explanation.workload_tipping_points import (
-    ChangedWorkload,
+    RescaledPlan,
     changed_workloads,
     workload_tipping_points,
 )
@@ -32,6 +33,7 @@ from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.algorithms.time_memory_front import time_memory_front
 from meshwright.verbs.plan.search_space import search, search_scope
 
 Progress = Callable[[str, float], None]
@@ -69,6 +71,8 @@ def explained(resolved: Resolved, progress: Progress) -> Explanation:
             *(_rate_turns(contest, progress) if contest else ()),
             *_other_turns(subject, besides, works, subject if holds else _best(others), progress),
         ),
+        time_memory=time_memory_front(found, subject.header),
+        more_devices=tuple(changed_device_counts(subject)),
     )
 
 
@@ -109,7 +113,7 @@ def _rate_turns(contest: BestPlanTest, progress: Progress) -> Iterator[TippingPo
 def _other_turns(
     subject: ExplainedPlan,
     besides: Sequence[PlanDifference],
-    works: Mapping[str, Sequence[ChangedWorkload]],
+    works: Mapping[str, Sequence[RescaledPlan]],
     best: ExplainedPlan | None,
     progress: Progress,
 ) -> Iterator[TippingPoint]:

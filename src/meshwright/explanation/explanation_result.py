@@ -11,12 +11,13 @@ from meshwright.explanation.prediction_parts import is_tie
 from meshwright.explanation.schedule_alternatives import ScheduleAlternatives
 from meshwright.explanation.sensitivity import NEAR, Sensitivity
 from meshwright.explanation.tipping_points import TippingPoint, smallest
-from meshwright.explanation.workload_tipping_points import ChangedWorkload
+from meshwright.explanation.workload_tipping_points import RescaledPlan
+from meshwright.search.algorithms.time_memory_front import TimeMemoryPoint
 
 LESS, MORE = NEAR
 SEARCHED = (
     *("binds", "sensitivity", "workload", "choices", "schedule", "rivals", "candidates_feasible", "best"),
-    *("turns", "smallest_change"),
+    *("turns", "smallest_change", "pareto_memory", "devices"),
 )
 """Keys of the public form that need more than the plan by itself."""
 
@@ -27,18 +28,22 @@ class Explanation:
 
     ``rivals`` are the best of the ``feasible`` plans of a search, other than this one; ``holds``: it is the best of all
     plans with closed forms, so that ``turns`` are where another one becomes that, otherwise where this one does.
+    ``time_memory``: the plans of the search that none beats in time and memory. ``more_devices``: this plan on other
+    numbers of devices.
     """
 
     subject: ExplainedPlan
     spent: CostBreakdown
     sensitivities: tuple[Sensitivity, ...]
-    works: Mapping[str, tuple[ChangedWorkload, ...]]
+    works: Mapping[str, tuple[RescaledPlan, ...]]
     choices: tuple[PlanDifference, ...]
     schedule: ScheduleAlternatives
     rivals: tuple[PlanDifference, ...]
     feasible: int
     holds: bool
     turns: tuple[TippingPoint, ...]
+    time_memory: tuple[TimeMemoryPoint, ...]
+    more_devices: tuple[RescaledPlan, ...]
 
     @property
     def fits(self) -> bool:
@@ -118,6 +123,8 @@ class Explanation:
             "best": self.holds,
             "turns": [one.to_json() for one in self.turns],
             "smallest_change": found and found.to_json(),
+            "pareto_memory": [point.to_json() for point in self.time_memory],
+            "devices": [one.to_json() for one in self.more_devices],
         }
         origin = {
             "against": "null: no other plan was named",

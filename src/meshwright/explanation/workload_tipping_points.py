@@ -24,8 +24,8 @@ Searched = Callable[[Setting], RankedPlans]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedWorkload:
-    """The subject with ``factor`` times the batch or the length; ``fault`` says why there is no forecast."""
+class RescaledPlan:
+    """The subject with ``factor`` times the batch, length or devices; ``fault`` says why there is no forecast."""
 
     resource: Resource
     factor: float
@@ -64,27 +64,27 @@ class ChangedWorkload:
         }
 
 
-def changed_workloads(subject: ExplainedPlan, resource: Resource) -> list[ChangedWorkload]:
+def changed_workloads(subject: ExplainedPlan, resource: Resource) -> list[RescaledPlan]:
     """Return the subject at every factor that gives a whole number."""
     whole = (factor for factor in FACTORS if (resource.value * factor).is_integer())
     return [_reworked(subject, resource, factor) for factor in whole]
 
 
-def _reworked(subject: ExplainedPlan, resource: Resource, factor: float) -> ChangedWorkload:
+def _reworked(subject: ExplainedPlan, resource: Resource, factor: float) -> RescaledPlan:
     long, value = subject.resolved.long, int(resource.value * factor)
     try:
         setting = resource.scaled(factor)
     except InputError as error:
-        return ChangedWorkload(resource, factor, subject.setting, None, error.problems[0].rule)
+        return RescaledPlan(resource, factor, subject.setting, None, error.problems[0].rule)
     workload = long.workload.model_copy(update={resource.name: value})
     plan = legal(long.model_copy(update={"workload": workload}), setting)
     if isinstance(plan, str):
-        return ChangedWorkload(resource, factor, setting, None, plan)
-    return ChangedWorkload(resource, factor, setting, prediction_parts(estimated(plan), setting))
+        return RescaledPlan(resource, factor, setting, None, plan)
+    return RescaledPlan(resource, factor, setting, prediction_parts(estimated(plan), setting))
 
 
 def workload_tipping_points(
-    subject: ExplainedPlan, tries: Sequence[ChangedWorkload], best: ExplainedPlan | None, searched: Searched
+    subject: ExplainedPlan, tries: Sequence[RescaledPlan], best: ExplainedPlan | None, searched: Searched
 ) -> Iterator[TippingPoint]:
     """Yield the first factor downwards and the first upwards that change the best plan.
 
@@ -103,14 +103,14 @@ def workload_tipping_points(
             old = one.factor
 
 
-def _is_beaten(one: ChangedWorkload, best: ExplainedPlan | None) -> bool:
+def _is_beaten(one: RescaledPlan, best: ExplainedPlan | None) -> bool:
     """Return true if the subject is out, or the current best plan beats it here too."""
     if one.own_s == inf or best is None:
         return one.own_s == inf
     return not is_best(one.own_s, _reworked(best, one.resource, one.factor).own_s)
 
 
-def _round(one: ChangedWorkload, found: RankedPlans, subject: ExplainedPlan) -> StepTimesUnderRate:
+def _round(one: RescaledPlan, found: RankedPlans, subject: ExplainedPlan) -> StepTimesUnderRate:
     if not len(found.ranking):
         return StepTimesUnderRate(one.own_s, inf, None)
     best = int(found.ranking[found.step_s[found.ranking].argmin()])
@@ -119,7 +119,7 @@ def _round(one: ChangedWorkload, found: RankedPlans, subject: ExplainedPlan) -> 
     )
 
 
-def _fault(one: ChangedWorkload) -> str:
+def _fault(one: RescaledPlan) -> str:
     if one.forecast is None:
         return f"this plan is illegal ({one.fault}); "
     return "" if one.own_s < inf else "this plan does not fit; "

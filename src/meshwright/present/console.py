@@ -61,15 +61,19 @@ def limited_console(most_lines: int) -> Iterator[Console]:
     print("\n".join(lines))
 
 
-def plain_table(*columns: str, title: str | None = None, wrapped: Collection[str] = ()) -> Table:
-    """Return a table without frames; the first column is left, the others right aligned.
+def plain_table(
+    *columns: str, title: str | None = None, wrapped: Collection[str] = (), texts: Collection[str] = ()
+) -> Table:
+    """Return a table without frames; the first column and ``texts`` are left, the others right aligned.
 
     ``wrapped`` columns, or the first one, take several lines where the table is wider than the console.
     """
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         wraps = column in wrapped if wrapped else index == 0
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=not wraps)
+        table.add_column(
+            column, justify="left" if index == 0 or column in texts else "right", no_wrap=not wraps
+        )
     return table
 
 

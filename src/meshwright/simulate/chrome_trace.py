@@ -1,9 +1,7 @@
 """A simulated step as a Chrome trace, which Perfetto and chrome://tracing open.
 
-One process per pipeline rank; one thread for its compute stream, one for its data-parallel stream, one per link
-that it sends on, one per kind of exchange of a spread vocabulary and one per direction of the way to the host, so that
-nothing overlaps on a thread. Times are
-microseconds, rounded to a nanosecond. Complete events (``X``) carry stage, micro-batch and, for exchanges, logical
+One process per pipeline rank and one thread for each of its streams (``step_streams.py``). Times are microseconds,
+rounded to a nanosecond. Complete events (``X``) carry stage, micro-batch and, for exchanges, logical
 bytes; arrows (``s``, ``f``) lead from a send to the pass that waits for it; a counter (``C``) follows the bytes of kept
 activations. Every category begins with ``simulated``, or ``emulated`` for such a step: none of these times was
 measured. (Trace Event Format, Google, 2016.)
@@ -13,14 +11,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from meshwright.program.program import Program, matching_receive
-from meshwright.schedules.action import EXCHANGES, Action, Kind
-from meshwright.schedules.activation_offload import COPIES
-from meshwright.simulate.memory_ledger import activation_curve
+from meshwright.schedules.action import Action, Kind
+from meshwright.simulate.activation_timeline import activations_over_time
 from meshwright.simulate.simulation_result import Record, Simulation
+from meshwright.simulate.step_streams import COMPUTE, logical_bytes, receiving_rank, stream_names, stream_of
 
 Event = dict[str, object]
 Origin = Literal["simulated", "emulated"]
-COMPUTE, DATA_PARALLEL, FIRST_LINK = 0, 1, 2
 CONSUMER: dict[Kind, tuple[Kind, ...]] = {"RECV_F": ("F",), "RECV_B": ("B", "I")}
 COUNTER = "kept activations"
 
@@ -42,53 +39,24 @@ def perfetto_trace(
 def _names(program: Program, rank: int, origin: Origin) -> Iterator[Event]:
     stages = ", ".join(str(stage.index) for stage in program.stages_of(rank))
     yield _metadata("process_name", rank, COMPUTE, f"pipeline rank {rank} (stages {stages}), {origin}")
-    yield _metadata("thread_name", rank, COMPUTE, "compute")
-    yield _metadata("thread_name", rank, DATA_PARALLEL, "data-parallel")
-    for other in sorted(set(_targets(program, rank).values())):
-        yield _metadata("thread_name", rank, FIRST_LINK + other, f"send to rank {other}")
-    for kind in EXCHANGES if program.shares else ():
-        yield _metadata("thread_name", rank, _channel(program, kind), kind)
-    for kind, way in zip(COPIES, ("to", "from"), strict=True) if any(program.offloaded_bytes) else ():
-        yield _metadata("thread_name", rank, _channel(program, kind), f"{way} the host")
+    for stream, name in stream_names(program, rank).items():
+        yield _metadata("thread_name", rank, stream, name)
 
 
 def _metadata(name: str, rank: int, thread: int, value: str) -> Event:
     return {"ph": "M", "name": name, "pid": rank, "tid": thread, "args": {"name": value}}
 
 
-def _targets(program: Program, rank: int) -> dict[Action, int]:
-    """Return the rank that each send of a rank goes to."""
-    sends = (action for action in program.lists[rank] if action.kind in ("SEND_F", "SEND_B"))
-    return {send: _rank_of(program, matching_receive(send)) for send in sends}
-
-
-def _rank_of(program: Program, action: Action) -> int:
-    assert action.stage is not None
-    return program.stages[action.stage].rank
-
-
-def _channel(program: Program, kind: Kind) -> int:
-    return FIRST_LINK + program.pipeline_ranks + (*EXCHANGES, *COPIES).index(kind)
-
-
-def _thread(program: Program, record: Record) -> int:
-    if record.stream in ("exchange", "host"):
-        return _channel(program, record.action.kind)
-    if record.stream == "send":
-        return FIRST_LINK + _rank_of(program, matching_receive(record.action))
-    return DATA_PARALLEL if record.stream == "data-parallel" else COMPUTE
-
-
 def _slice(program: Program, rank: int, record: Record, origin: Origin) -> Event:
     action, start = record.action, _microseconds(record.start)
     arguments: dict[str, object] = {"stage": action.stage, "micro_batch": action.micro_batch}
-    moved = _logical_bytes(program, action)
+    moved = logical_bytes(program, action)
     return {
         "ph": "X",
         "name": str(action),
         "cat": f"{origin},{record.stream}",
         "pid": rank,
-        "tid": _thread(program, record),
+        "tid": stream_of(program, record),
         "ts": start,
         "dur": round(_microseconds(record.end) - start, 3),
         "args": {name: value for name, value in arguments.items() if value is not None}
@@ -96,30 +64,10 @@ def _slice(program: Program, rank: int, record: Record, origin: Origin) -> Event
     }
 
 
-def _logical_bytes(program: Program, action: Action) -> int:
-    """Bytes of a message or of what any other exchange moves; 0 for compute."""
-    if action.kind in ("SEND_F", "SEND_B"):
-        return program.p2p_bytes
-    if action.kind in COPIES:
-        assert action.stage is not None
-        return program.offloaded_bytes[action.stage]
-    exchanged = program.collectives.get((action.stage, action.kind), ())
-    return sum(int(collective.logical_bytes) for collective in exchanged)
-
-
 def _activations(program: Program, simulation: Simulation, rank: int, origin: Origin) -> Iterator[Event]:
-    """Yield the counter of activations: up when a forward pass or copy back begins, down when a backward pass ends.
-
-    What is copied to the host leaves when the pass behind has ended, which waits for the copy.
-    """
-    records = {record.action: record for record in simulation.ranks[rank]}
-    yield _counter(rank, 0.0, 0, origin)
-    before = 0
-    for position, held in activation_curve(program, rank):
-        if held != before:
-            record = records[program.lists[rank][position]]
-            yield _counter(rank, record.start if held > before else record.end, held, origin)
-        before = held
+    """Yield the counter of activations."""
+    for seconds, held in activations_over_time(program, simulation, rank):
+        yield _counter(rank, seconds, held, origin)
 
 
 def _counter(rank: int, seconds: float, held: int, origin: Origin) -> Event:
@@ -143,8 +91,8 @@ def _arrows(program: Program, simulation: Simulation, origin: Origin) -> Iterato
             fed = [Action(kind, receive.stage, receive.micro_batch) for kind in CONSUMER[receive.kind]]
             start = next(passes[action].start for action in fed if action in passes)
             common = {"name": str(send.action), "cat": f"{origin},message", "id": number}
-            yield common | _at("s", rank, _thread(program, send), send.start)
-            yield common | _at("f", _rank_of(program, receive), COMPUTE, start) | {"bp": "e"}
+            yield common | _at("s", rank, stream_of(program, send), send.start)
+            yield common | _at("f", receiving_rank(program, send.action), COMPUTE, start) | {"bp": "e"}
             number += 1
 
 

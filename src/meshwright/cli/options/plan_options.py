@@ -72,6 +72,9 @@ Forbid = Annotated[
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write the recommended plan to this file.")
 ]
+ReportPage = Annotated[
+    Path | None, typer.Option("--report", help="Write a page about the recommended plan to this file (HTML).")
+]
 Why = Annotated[
     bool, typer.Option("--why", help="Show every reason, the memory of each rank and what was not taken.")
 ]

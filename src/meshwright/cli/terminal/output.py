@@ -34,7 +34,7 @@ def errors_as_messages(as_json: bool, debug: bool, *, why: bool = False) -> Iter
             raise
         _wait_for_others()
         if as_json:
-            print_json(_error_data(error))
+            print_json(error_data(error))
         else:
             typer.echo(_error_text(error, why), err=True)
         raise typer.Exit(error.exit_code) from None
@@ -166,7 +166,8 @@ def _temporary_file(path: Path, text: str) -> Path:
     return Path(file.name)
 
 
-def _error_data(error: MeshwrightError) -> dict[str, Any]:
+def error_data(error: MeshwrightError) -> dict[str, Any]:
+    """Return the public form of a refusal."""
     if isinstance(error, InputError):
         return wrong_input(error.problems)
     if isinstance(error, InfeasibleError):

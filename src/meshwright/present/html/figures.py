@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from meshwright.present.html.stacked_bars import StackedBars
+from meshwright.present.html.stacked_bars import COLOURS, StackedBars
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words
 from meshwright.present.plan_answers.prediction import KINDS, PARTS
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]
+KIND_COLOURS = dict(zip(KINDS, COLOURS, strict=False))
+"""The colour of each kind of memory, in all pictures."""
 
 
 def figures_of(data: Data) -> Iterator[StackedBars]:
@@ -17,10 +19,10 @@ def figures_of(data: Data) -> Iterator[StackedBars]:
         plans = data["plans"]
         labels = [f"{number}: {_plan_words(one['plan'])}" for number, one in enumerate(plans, 1)]
         yield _times(labels, [one["predict"] for one in plans])
-        yield _memory(plans[0]["predict"], "Memory of plan 1")
+        yield memory_bars(plans[0]["predict"], "Memory of plan 1")
     elif "breakdown_s" in data and "step_time_s" in data:
         yield _times([data["kind"]], [data])
-        yield _memory(data, "Memory")
+        yield memory_bars(data, "Memory")
 
 
 def _plan_words(plan: Data) -> str:
@@ -37,11 +39,12 @@ def _times(labels: Sequence[str], reports: Sequence[Data]) -> StackedBars:
     return StackedBars(title, bars, format_seconds)
 
 
-def _memory(report: Data, title: str) -> StackedBars:
+def memory_bars(report: Data, title: str) -> StackedBars:
+    """Return the peak memory of each pipeline rank against the capacity of a device."""
     memory = report["memory_bytes"]
     bars = [
         (f"pipeline rank {stage['rank']}", {kind: stage[kind] for kind in KINDS})
         for stage in memory["stages"]
     ]
     title = f"{title} ({report['kind']}), per device"
-    return StackedBars(title, bars, format_bytes, memory["capacity"], "a device has")
+    return StackedBars(title, bars, format_bytes, memory["capacity"], "a device has", KIND_COLOURS)

@@ -5,7 +5,7 @@ since viewers of notebooks strip style sheets; the paper is white in light and d
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
 from meshwright.schedules.picture.svg_elements import pixels, printable, shape, shortened, text_width
@@ -25,7 +25,8 @@ MOST_ROWS = 32
 class StackedBars:
     """Bars of one picture: the parts of each by name, in a unit that ``shown`` formats.
 
-    ``limit`` is drawn as a line named ``limit_name``. Of more than 32 bars only the longest are drawn.
+    ``limit`` is drawn as a line named ``limit_name``; ``colours`` of parts by name, where they are fixed. Of more than
+    32 bars only the longest are drawn.
     """
 
     title: str
@@ -33,6 +34,7 @@ class StackedBars:
     shown: Callable[[float], str]
     limit: float | None = None
     limit_name: str = ""
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _legend(root: Element, chart: StackedBars, y: float) -> float:
 
 
 def _colour(chart: StackedBars, name: str) -> str:
-    return COLOURS[min(chart.parts.index(name), len(COLOURS) - 1)]
+    return chart.colours.get(name) or COLOURS[min(chart.parts.index(name), len(COLOURS) - 1)]
 
 
 def _write(root: Element, text: str, x: float, y: float, **attributes: str) -> None:

@@ -8,6 +8,22 @@ from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
 
 
+def plan_words(plan: Mapping[str, Any]) -> str:
+    """Return the choices of a plan in its short form in a few words; of a plan in long form only that it is one."""
+    if "layout" not in plan:
+        return "a plan in long form"
+    pipeline = plan["pipeline"]
+    return ", ".join(
+        [
+            layout_words(plan["layout"]),
+            pipeline_words(pipeline),
+            f"micro-batch {pipeline['micro_batch']}",
+            plan["sharding"],
+            f"recompute {recompute_words({'plan': plan})}",
+        ]
+    )
+
+
 def recompute_words(proposal: dict[str, Any]) -> str:
     """Return what all layers recompute, where stages differ from the first one on, and states on the host."""
     return _recompute(proposal) + _host_states(proposal["plan"].get("offload") or {})

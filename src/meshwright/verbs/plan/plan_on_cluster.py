@@ -22,6 +22,7 @@ from meshwright.plans.rules.stack_limits import broken_by_every_plan
 from meshwright.plans.rules.stack_limits.stack_models import missing_model
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.algorithms.time_memory_front import TimeMemoryPoint, time_memory_front
 from meshwright.search.partition.balance import BALANCES
 from meshwright.search.space.plan_space import Space
 from meshwright.search.stage_rebalancing import RebalancedPlan
@@ -97,7 +98,8 @@ class PlanAnswer:
     ``tied`` feasible plans are predicted to take at most ``tie_ratio`` times the best: the model can not tell them
     apart. ``unplayed`` plans may be better than these, by no more than ``gap``, a fraction of the best time: playing
     their schedules would have taken too long, or the search was ``interrupted``. ``gap`` is 0 where the best of all was
-    found. ``solved``: what came of looking for better lists, where that was asked for.
+    found. ``solved``: what came of looking for better lists, where that was asked for. ``time_memory``: the plans that
+    none beats in time and memory, of those that are tied.
     """
 
     considered: int
@@ -116,6 +118,7 @@ class PlanAnswer:
     space: SpaceValues
     solved: Solved | None = None
     recommend: Recommend = "robust"
+    time_memory: tuple[TimeMemoryPoint, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -137,6 +140,7 @@ class PlanAnswer:
             "recommend": self.recommend,
             "plans": [proposal.to_json() for proposal in self.proposals],
             "fastest": {name: self.fastest.to_json()[name] for name in ("plan", "long", "predict")},
+            "pareto_memory": [point.to_json() for point in self.time_memory],
         }
 
 
@@ -195,6 +199,7 @@ def answer(
         space=space_values(space, setting),
         solved=better,
         recommend=recommendation(question),
+        time_memory=time_memory_front(found, question.header, ratio),
     )
 
 

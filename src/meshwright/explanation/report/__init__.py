@@ -1,0 +1,1 @@
+"""The report of a plan: everything that its page shows, as one document."""

@@ -1,0 +1,156 @@
+"""The report of a plan as one document: prediction, explanation, layout, simulated step, comparison and search.
+
+The document of ``predict`` and that of ``explain`` are parts of it as they are, so that a page shows no other figure.
+What needs a search is null where none is wanted, and the reason stands beside it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.cost.operators.price_plans import program_prices
+from meshwright.cost.operators.program_passes import pass_parts
+from meshwright.errors import InfeasibleError, InputError
+from meshwright.explanation.breakdown import CostBreakdown
+from meshwright.explanation.cluster_resources import rates, work
+from meshwright.explanation.device_count_changes import changed_device_counts
+from meshwright.explanation.explain_plan import explained
+from meshwright.explanation.explanation_result import SEARCHED, public_explanation
+from meshwright.explanation.plan_difference import ExplainedPlan
+from meshwright.explanation.report.comparison_rows import compared, plan_row
+from meshwright.explanation.report.device_layout import device_layout
+from meshwright.explanation.sensitivity import sensitivities
+from meshwright.explanation.workload_tipping_points import changed_workloads
+from meshwright.plans.resolve import Resolved
+from meshwright.present.plan_answers.layout_text import plan_words
+from meshwright.present.plan_answers.prediction import interval
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.result import Report
+from meshwright.simulate.memory_ledger import rank_ledger
+from meshwright.simulate.plan_estimate import lower_and_simulate
+from meshwright.simulate.step_timeline import memory_over_time, step_timeline
+from meshwright.units import format_bytes, format_seconds
+from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
+from meshwright.verbs.predict.predict_plan import check_playable
+
+NOT_SEARCHED = "null: --no-search"
+SEARCH_KEYS = (
+    *("candidates_considered", "candidates_legal", "candidates_evaluated", "candidates_feasible"),
+    *("candidates_tied", "optimal", "gap", "tie_ratio", "space", "rejected", "fastest"),
+)
+"""Keys of the document of ``plan`` that tell how far its search went."""
+Progress = Callable[[str, float], None]
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """The subject of a report: a plan with its prediction, and the plans that it is compared with.
+
+    ``name`` and the first of each of ``against`` are the files. ``search``: with the plans around it. ``found`` is the
+    document of the search that the plan came from, if it came from one.
+    """
+
+    name: str
+    resolved: Resolved
+    report: Report
+    against: Sequence[tuple[str, Resolved, Report]] = ()
+    search: bool = True
+    found: Mapping[str, Any] | None = None
+
+
+def report_document(request: ReportRequest, progress: Progress) -> Data:
+    """Return the document. Raises InputError for plans that do not compare, or that only minutes of playing price."""
+    resolved, report = request.resolved, request.report
+    rows = [plan_row(request.name, resolved, report)]
+    rows += [row for row, _ in compared(resolved, request.against)]
+    explanation = explained(resolved, progress).to_json() if request.search else _unsearched(resolved)
+    progress("the step", 0.95)
+    return {
+        "title": f"{resolved.setting.model.name} on {resolved.setting.cluster.name}",
+        "sentence": answer_sentence(rows[0]["plan"], resolved, report),
+        "plan": rows[0]["plan"],
+        "predict": report.to_json(),
+        "explain": {
+            key: value
+            for key, value in explanation.items()
+            if key not in ("plan", "predict", "pareto_memory", "against")
+        },
+        "against": rows if request.against else None,
+        **_simulated(resolved),
+        "pareto_memory": explanation["pareto_memory"],
+        "pareto": None if request.found is None else _clusters(request.found),
+        "search": _searched(request) if request.search else None,
+        "searched": request.search,
+    }
+
+
+def answer_sentence(plan: Data, resolved: Resolved, report: Report) -> str:
+    """Return the answer in one sentence: work, devices, layout, time with its interval, memory, and if it fits."""
+    setting, data = resolved.setting, report.to_json()
+    workload, memory = setting.workload, report.memory_bytes
+    held = f"{format_bytes(memory['total'])} of {format_bytes(memory['usable'])} usable"
+    probability = report.fits_probability
+    likely = "" if probability is None else f" (probability {probability:.2f})"
+    fits = f"fits{likely}" if report.fits else f"does not fit{likely}"
+    return (
+        f"A step of {setting.model.name} with {workload.global_batch:,} sequences of {workload.seq_len:,} tokens on "
+        f"{setting.cluster.devices:,} × {setting.cluster.pool.device.id} with {plan_words(plan)} is predicted to "
+        f"take {format_seconds(report.step_time_s)} ({interval(data)}), {report.tokens_per_s:,.0f} tokens/s; "
+        f"the fullest device needs {held} and {fits}."
+    )
+
+
+def _unsearched(resolved: Resolved) -> Data:
+    """Return the explanation as far as the plan alone tells."""
+    subject = ExplainedPlan.of(resolved)
+    tried = {one.name: changed_workloads(subject, one) for one in work(subject.setting)}
+    answers = list(sensitivities(subject, list(rates(subject.setting))))
+    alone = {
+        "binds": [one.resource.name for one in sorted(answers, key=lambda one: one.elasticity)],
+        "sensitivity": [one.to_json() for one in answers],
+        "workload": {name: [one.to_json() for one in tries] for name, tries in tried.items()},
+        "devices": [one.to_json() for one in changed_device_counts(subject)],
+    }
+    origin = {key: NOT_SEARCHED for key in SEARCHED if key not in alone}
+    return public_explanation(CostBreakdown.of(subject), [], alone, None, origin)
+
+
+def _simulated(resolved: Resolved) -> Data:
+    """Return layout, timeline and memory over time; where a step is too long to play, only why."""
+    setting = resolved.setting
+    try:
+        check_playable(resolved)
+    except InputError as error:
+        nouns = setting.model, setting.cluster, setting.workload, setting.stack
+        program = lower(resolved.long, *nouns)
+        why = "; ".join(problem.rule for problem in error.problems)
+        layout = device_layout(program, setting.cluster)
+        return {"layout": layout, "timeline": None, "memory_over_time": None, "not_simulated": why}
+    program, simulation = lower_and_simulate(resolved.long, setting)
+    ranks = range(program.pipeline_ranks)
+    ledgers = [rank_ledger(program, rank, resolved.long.sharding, setting.cluster) for rank in ranks]
+    return {
+        "layout": device_layout(program, setting.cluster),
+        "timeline": step_timeline(program, simulation, pass_parts(program, program_prices(program, setting))),
+        "memory_over_time": memory_over_time(program, simulation, ledgers),
+        "not_simulated": None,
+    }
+
+
+def _searched(request: ReportRequest) -> Data:
+    """Return how far a search of the same question went, and the plan that it recommends."""
+    if request.found is not None:
+        return {key: request.found[key] for key in SEARCH_KEYS}
+    subject = ExplainedPlan.of(request.resolved)
+    try:
+        found = answer(PlanRequest(subject.header, top=1), subject.setting)
+    except InfeasibleError as error:
+        return {"error": error.message, "reasons": list(error.reasons), "suggestion": error.suggestion}
+    data = found.to_json()
+    return {key: data[key] for key in SEARCH_KEYS} | {"recommended": data["plans"][0]}
+
+
+def _clusters(found: Mapping[str, Any]) -> list[Data] | None:
+    """Return the Pareto set of several clusters in time, money and energy."""
+    return list(found["pareto"]) if len(found["clusters"]) > 1 else None

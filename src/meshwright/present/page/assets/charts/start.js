@@ -1,0 +1,13 @@
+"use strict";
+// Draw all charts of the page; the page says so when it is done.
+
+drawLayout();
+drawTime();
+drawNeighbours();
+drawPareto();
+drawSensitivity();
+simulatedStep().then((step) => {
+  drawTimeline(step);
+  drawMemory(step);
+  document.documentElement.dataset.drawn = "yes";
+});
