@@ -3,6 +3,8 @@
 import pytest
 from command_runs import plan_text, refused, run, write
 
+import meshwright as mw
+
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
@@ -59,3 +61,14 @@ def test_a_question_without_an_answer_has_a_page_with_its_reasons(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert done.data["error"] in text
     assert "x 40" in text
+
+
+def test_an_answer_of_plan_has_its_page_for_notebooks(tmp_path):
+    answer = mw.plan("llama-3.2-1b", on="h100-sxm-80gb x 2", seq_len=2048, global_batch=4, top=1)
+    page = answer.report(tmp_path / "page.html", no_search=True)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page.html
+    frame = page._repr_html_()
+    assert frame.startswith("<iframe")
+    assert "<script" not in frame
+    with pytest.raises(mw.InputError, match="holds no plan"):
+        mw.devices("h100").report()

@@ -233,15 +233,15 @@ def test_an_interrupt_leaves_what_was_found_till_then(monkeypatch):
             raise KeyboardInterrupt
         return world.evaluate(plans)
 
-    def told(best_s, left):
-        heard.append((best_s, left))
+    def told(best, left):
+        heard.append((best, left))
 
     found = searched(SPACE, world.bounds, evaluate, SearchRequest(3, 1.1), told)
     assert found.interrupted
     assert found.unplayed > 0
     assert len(found.ranking) > 0
     assert len(found.plans) + found.overfull + found.slower + found.unplayed == len(SPACE.plans)
-    assert heard[-1][0] == found.step_s[found.fits].min()
+    assert heard[-1][0].step_s == found.step_s[found.fits].min()
     whole = searched(SPACE, world.bounds, world.evaluate, SearchRequest(3, 1.1))
     assert not whole.interrupted
     assert (whole.unplayed, whole.gap) == (0, 0.0)

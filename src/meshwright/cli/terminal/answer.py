@@ -4,11 +4,25 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from html import escape
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+from meshwright.errors import InputError, Problem
 from meshwright.present.data_frame import data_frame
 from meshwright.present.html.answer_html import answer_html
+
+
+@dataclass(frozen=True, repr=False)
+class ReportPage:
+    """The page of a report, which notebooks show in a frame of its own."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        """Return the frame."""
+        return f'<iframe title="report" width="100%" height="900" srcdoc="{escape(self.html)}"></iframe>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +42,28 @@ class Answer:
     def to_frame(self) -> Any:
         """Return the document as a pandas frame; ``present/data_frame.py`` says which rows and columns it has."""
         return data_frame(self.to_dict())
+
+    def report(self, output: str | Path | None = None, *, no_search: bool = False) -> "ReportPage":
+        """Return the interactive page about the plan of this answer, written to ``output`` if it is given.
+
+        Of several plans the first is taken. Raises InputError for an answer that holds no plan.
+        """
+        from meshwright.explanation.report.report_document import report_document
+        from meshwright.explanation.report.report_requests import data_report
+        from meshwright.present.page.report_page import report_page
+
+        plans = self.data.get("plans") or [self.data]
+        plan = plans[0].get("long") or plans[0].get("plan")
+        if not isinstance(plan, dict):
+            rule = "holds no plan that a report could be about"
+            raise InputError(
+                Problem("answer", None, rule, "an answer of plan or explain, or meshwright.report")
+            )
+        document = report_document(data_report(plan, search=not no_search), lambda what, part: None)
+        page = ReportPage(report_page(document))
+        if output is not None:
+            Path(output).write_text(page.html, encoding="utf-8")
+        return page
 
     def __repr__(self) -> str:
         """Return what the verb prints, remarks first."""

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from meshwright.cli.terminal.answer import Answer
+from meshwright.cli.terminal.progress import erase_bar
 from meshwright.errors import InfeasibleError, InputError, MeshwrightError, Problem
 
 WRONG_INPUT = 2
@@ -32,6 +33,7 @@ def errors_as_messages(as_json: bool, debug: bool, *, why: bool = False) -> Iter
     except MeshwrightError as error:
         if debug:
             raise
+        erase_bar()
         _wait_for_others()
         if as_json:
             print_json(error_data(error))
@@ -51,6 +53,7 @@ def errors_as_messages(as_json: bool, debug: bool, *, why: bool = False) -> Iter
     except KeyboardInterrupt:
         if debug:
             raise
+        erase_bar()
         typer.echo("Interrupted before there was an answer.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except RecursionError:
@@ -78,6 +81,7 @@ def _stop_writing() -> None:
 
 def print_json(data: Any) -> None:
     """Print one JSON document; bytes of a path that are not text become JSON escapes."""
+    erase_bar()
     ascii_only = not sys.stdout.encoding.lower().startswith("utf")
     text = json.dumps(data, indent=2, ensure_ascii=ascii_only, allow_nan=False)
     typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
@@ -96,6 +100,7 @@ def print_answer(answer: Answer, as_json: bool) -> None:
 
 def print_remarks(remarks: Iterable[str]) -> None:
     """Print remarks about an answer on standard error."""
+    erase_bar()
     for remark in remarks:
         typer.echo(f"Remark: {remark}", err=True)
 

@@ -1,5 +1,6 @@
 """Requests for a report: of a plan file with the files that it is compared with, or of the answer of a search."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from meshwright.errors import InputError
 from meshwright.explanation.plan_difference import legal
 from meshwright.explanation.plan_recommendation import is_recommended, recommended
 from meshwright.explanation.report.report_document import ReportRequest
+from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
-from meshwright.plans.resolve import Resolved
+from meshwright.plans.resolve import Resolved, resolve
 from meshwright.result import Report
 from meshwright.verbs.load_plan import load
 from meshwright.verbs.plan.clusters.choose_cluster import Choice
@@ -53,6 +55,12 @@ def file_report(
             raise InputError(problems) from None
         others.append((str(name), *other))
     return ReportRequest(str(path), own, report, others, search)
+
+
+def data_report(plan: Mapping[str, Any], *, search: bool = True) -> ReportRequest:
+    """Return the request for a plan as the data of its file. Raises InputError."""
+    own = resolve(parse_plan(json.dumps(plan)))
+    return ReportRequest("plan", own, report_with_training_estimate(lambda: own, None, ()), search=search)
 
 
 def answer_report(found: Choice | ModelChoice, data: Mapping[str, Any]) -> ReportRequest:

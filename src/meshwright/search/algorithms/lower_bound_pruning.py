@@ -46,7 +46,18 @@ MOST_AT_ONCE = 2**16
 ROOM = (1 + TIE) ** 2
 """A leaner plan that is hardly slower goes first: as much is looked at beyond the best."""
 Rows = NDArray[np.int64]
-Heard = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class BestSoFar:
+    """The fastest plan that fits of those evaluated: ``row`` of ``plans``; infinite where none fits yet."""
+
+    step_s: float
+    plans: PlanArrays
+    row: int
+
+
+Heard = Callable[[BestSoFar, int], None]
 
 
 @dataclass(frozen=True)
@@ -62,18 +73,19 @@ def search_bounded(
     bounds: SpaceBounds,
     usable_bytes: float,
     request: SearchRequest,
-    heard: Heard = lambda best_s, left: None,
+    heard: Heard = lambda best, left: None,
 ) -> Steps[RankedPlans]:
     """Score the plans of a space that matter: yield them, to be sent their scores. Empty spaces give empty results.
 
     ``bounds`` hold whatever is chosen later.
-    ``heard`` is told the best time so far and how many plans are open. An interrupt leaves what was found till then.
+    ``heard`` is called with the best plan so far and the number of open plans. An interrupt leaves what was found till
+    then.
     """
     openings = OpenCandidates(space, bounds, usable_bytes)
     state = yield from _open_plans(openings, request)
     interrupted = False
     while not interrupted and len(rows := state.next_rows()):
-        heard(state.best_s, len(rows) + len(state.left))
+        heard(state.best, len(rows) + len(state.left))
         try:
             state.answer(rows, (yield state.plans.take(rows)))
         except KeyboardInterrupt:
@@ -165,6 +177,13 @@ class _SearchState:
     def best_s(self) -> float:
         """The best time so far."""
         return float(self.kinds.best.min(initial=np.inf))
+
+    @property
+    def best(self) -> BestSoFar:
+        """The best plan so far."""
+        times = np.where(self.fits, self.step_s, np.inf)
+        row = int(times.argmin())
+        return BestSoFar(float(times[row]), self.plans, row)
 
     @property
     def taken(self) -> Rows:

@@ -22,11 +22,17 @@ from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.plan_choice import Bools
 from meshwright.plans.forms.short import NodeOrder
 from meshwright.plans.setting import Setting
+from meshwright.present.plan_answers.layout_text import DEGREES
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.algorithms.candidates import SpaceBounds
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_all
 from meshwright.search.algorithms.expensive_best_first import add_expensive_plans
-from meshwright.search.algorithms.lower_bound_pruning import Heard, SearchRequest, search_bounded
+from meshwright.search.algorithms.lower_bound_pruning import (
+    BestSoFar,
+    Heard,
+    SearchRequest,
+    search_bounded,
+)
 from meshwright.search.algorithms.shared_evaluation import Steps, run_search
 from meshwright.search.space.constraints import Forbidden, Keep
 from meshwright.search.space.legal_plans import divisors, enumerate_space
@@ -279,13 +285,21 @@ def _progress_of(progress: Progress | None) -> Heard:
     most = [1]
     told = None if progress is None else with_remaining_time(progress)
 
-    def heard(best_s: float, left: int) -> None:
+    def heard(best: BestSoFar, left: int) -> None:
         most[0] = max(most[0], left)
         if told is not None:
-            best = f"best {format_seconds(best_s)}" if best_s < inf else "nothing fits so far"
-            told(f"{best}; {left:,} plans to price", 1 - left / most[0])
+            told(f"{_best_words(best)}, {left:,} to price", 1 - left / most[0])
 
     return heard
+
+
+def _best_words(best: BestSoFar) -> str:
+    """Return time and degrees of the best plan so far, as ``best 64.293 s pp8 tp2 cp4``."""
+    if best.step_s == inf:
+        return "nothing fits so far"
+    degrees = {name: int(getattr(best.plans, name)[best.row]) for name in DEGREES}
+    words = " ".join(f"{name}{degree}" for name, degree in degrees.items() if degree > 1)
+    return f"best {format_seconds(best.step_s)} {words or 'one device'}"
 
 
 def scoring(setting: Setting) -> Callable[[PlanArrays], Estimates]:
