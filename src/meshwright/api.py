@@ -21,6 +21,7 @@ from meshwright.plans.forms.short import (
     WorkloadSpec,
 )
 from meshwright.result import Report
+from meshwright.verbs.load_plan import PlanSource, plan_name
 from meshwright.verbs.load_plan import load as load
 from meshwright.verbs.predict.predict_plan import check_playable
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
@@ -130,7 +131,7 @@ def plan(
 
 
 def predict(
-    path: str | Path,
+    path: PlanSource,
     *,
     settings: Iterable[str] = (),
     tokens: str | int | None = None,
@@ -149,7 +150,7 @@ def predict(
 
 
 def trace(
-    path: str | Path, *, settings: Iterable[str] = (), constants: "Given | None" = None
+    path: PlanSource, *, settings: Iterable[str] = (), constants: "Given | None" = None
 ) -> dict[str, Any]:
     """Return the simulated step of a plan as a Chrome trace (JSON-ready), one process per pipeline rank."""
     from meshwright.simulate.chrome_trace import perfetto_trace
@@ -160,7 +161,7 @@ def trace(
     return perfetto_trace(*lower_and_simulate(resolved.long, resolved.setting))
 
 
-def lists(path: str | Path, *, settings: Iterable[str] = (), constants: "Given | None" = None) -> str:
+def lists(path: PlanSource, *, settings: Iterable[str] = (), constants: "Given | None" = None) -> str:
     """Return the passes of a plan's lists as CSV, a line per pipeline rank, with those of a spread vocabulary."""
     from meshwright.schedules.action import PASS_KINDS
     from meshwright.schedules.custom.csv_file import format_csv
@@ -219,9 +220,9 @@ def compare(
 
 
 def explain(
-    path: str | Path,
+    path: PlanSource,
     *,
-    against: str | Path | None = None,
+    against: PlanSource | None = None,
     constants: "Given | None" = None,
     progress: "Progress | None" = None,
 ) -> "Explanation | PlanComparison":
@@ -239,11 +240,11 @@ def explain(
     own = load(path, constants=constants)
     with _below("against"):
         other = recommended(own) if is_recommended(against) else load(against, constants=constants)
-    return compare_plans(own, other, str(against))
+    return compare_plans(own, other, plan_name(against, 1))
 
 
 def export(
-    path: str | Path,
+    path: PlanSource,
     *,
     to: str,
     launcher: str = "sbatch",

@@ -24,7 +24,7 @@ HINT = f"check the path, or write {EXAMPLE[5:]}"
 
 
 def load_cluster(text_or_path: str | Path) -> Cluster:
-    """Load ``DEVICE x COUNT [@ NODE]``, a path of a cluster file, or its text (several lines).
+    """Load ``DEVICE x COUNT [@ NODE]``, a path of a cluster file, or its text: several lines, or JSON.
 
     Raises InputError with every problem; warnings of ``plausibility.implausible_figures`` do not stop it.
     """
@@ -32,7 +32,7 @@ def load_cluster(text_or_path: str | Path) -> Cluster:
         return parse_cluster(
             read_file(text_or_path, "cluster", f"check the path, or write {EXAMPLE[5:]}"), str(text_or_path)
         )
-    if "\n" in text_or_path:
+    if "\n" in text_or_path or text_or_path.lstrip().startswith("{"):
         return parse_cluster(text_or_path)
     path = Path(text_or_path)
     if path.suffix in SUFFIXES or "/" in text_or_path:

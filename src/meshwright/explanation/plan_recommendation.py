@@ -9,9 +9,9 @@ from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 RECOMMENDED = "recommended"
 
 
-def is_recommended(name: str | Path) -> bool:
+def is_recommended(name: object) -> bool:
     """Return true if a name stands for the recommended plan: there is no such file."""
-    return str(name) == RECOMMENDED and not Path(name).exists()
+    return isinstance(name, str | Path) and str(name) == RECOMMENDED and not Path(name).exists()
 
 
 def recommended(own: Resolved) -> Resolved:

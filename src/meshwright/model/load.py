@@ -1,7 +1,8 @@
 """Load a model from the zoo, a ``config.json``, or a Hugging Face hub id.
 
-A name is tried in this order: a name of the zoo as it is written there, a file or folder, another spelling of a zoo
-model such as its hub id (``model/zoo_names.py``), and last any other hub id, the only one that needs a network.
+A name is tried in this order: a name of the zoo as it is written there, the text of a configuration (it begins with
+``{``), a file or folder, another spelling of a zoo model such as its hub id (``model/zoo_names.py``), and last any
+other hub id, the only one that needs a network.
 
 The zoo (``model/zoo/NAME.json``) holds configurations of released models and of published tables in the form
 of a Hugging Face ``config.json``; ``_source`` says where the sizes come from.
@@ -28,11 +29,13 @@ MOST_NEIGHBOURS = 1000
 """Entries of a folder among which a near name is looked for."""
 
 ZOO = "zoo:"
+OWN_MODEL = "own-model"
+"""Name of a model that is given as the text of its configuration."""
 Fetch = Callable[[str], bytes]
 
 
 def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> ModelGraph:
-    """Load the graph of a zoo model, of a ``config.json`` (or a directory that holds one), or of a hub id.
+    """Load the graph of a zoo model, of a ``config.json`` (a file, its folder or its text), or of a hub id.
 
     ``fetch`` returns the bytes of a hub id's configuration; a name below a folder that is here is no hub id. Raises
     InputError for an unknown name and for a file that is absent, unreadable or wrong, with all that is wrong with it.
@@ -55,6 +58,8 @@ def _read(name: str, fetch: Fetch) -> tuple[bytes, str, str]:
     """Return the bytes of a model's configuration, the model's name, and the source of the bytes."""
     if name in zoo_names():
         return _zoo_bytes(name)
+    if name.lstrip().startswith("{"):
+        return name.encode(), OWN_MODEL, "text"
     if _looks_like_file(name):
         return _file_bytes(Path(expanduser(name)))
     _check_local(name)

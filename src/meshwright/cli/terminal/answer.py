@@ -49,7 +49,7 @@ class Answer:
         Of several plans the first is taken. Raises InputError for an answer that holds no plan.
         """
         from meshwright.explanation.report.report_document import report_document
-        from meshwright.explanation.report.report_requests import data_report
+        from meshwright.explanation.report.report_requests import file_report
         from meshwright.present.page.report_page import report_page
 
         plans = self.data.get("plans") or [self.data]
@@ -59,7 +59,7 @@ class Answer:
             raise InputError(
                 Problem("answer", None, rule, "an answer of plan or explain, or meshwright.report")
             )
-        document = report_document(data_report(plan, search=not no_search), lambda what, part: None)
+        document = report_document(file_report(plan, search=not no_search), lambda what, part: None)
         page = ReportPage(report_page(document))
         if output is not None:
             Path(output).write_text(page.html, encoding="utf-8")

@@ -1,20 +1,17 @@
 """Requests for a report: of a plan file with the files that it is compared with, or of the answer of a search."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError
 from meshwright.explanation.plan_difference import legal
 from meshwright.explanation.plan_recommendation import is_recommended, recommended
 from meshwright.explanation.report.report_document import ReportRequest
-from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.conversion import expand
-from meshwright.plans.resolve import Resolved, resolve
+from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
-from meshwright.verbs.load_plan import load
+from meshwright.verbs.load_plan import PlanSource, load, plan_name
 from meshwright.verbs.plan.clusters.choose_cluster import Choice
 from meshwright.verbs.plan.clusters.choose_model import ModelChoice
 from meshwright.verbs.predict.training_estimate import report_with_training_estimate
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def file_report(
-    path: str | Path,
-    against: Iterable[str | Path] = (),
+    path: PlanSource,
+    against: Iterable[PlanSource] = (),
     *,
     tokens: str | int | None = None,
     assume: Iterable[str] = (),
@@ -53,14 +50,8 @@ def file_report(
         except InputError as error:
             problems = [replace(one, field=f"against.{at}.{one.field}") for one in error.problems]
             raise InputError(problems) from None
-        others.append((str(name), *other))
-    return ReportRequest(str(path), own, report, others, search)
-
-
-def data_report(plan: Mapping[str, Any], *, search: bool = True) -> ReportRequest:
-    """Return the request for a plan as the data of its file. Raises InputError."""
-    own = resolve(parse_plan(json.dumps(plan)))
-    return ReportRequest("plan", own, report_with_training_estimate(lambda: own, None, ()), search=search)
+        others.append((plan_name(name, at + 1), *other))
+    return ReportRequest(plan_name(path), own, report, others, search)
 
 
 def answer_report(found: Choice | ModelChoice, data: Mapping[str, Any]) -> ReportRequest:
