@@ -21,11 +21,17 @@ ON = "h100-sxm-80gb x 8"
 FUNCTIONS = sorted(set(mw.__all__) - {"Answer", "InfeasibleError", "InputError"})
 
 
+SERVING = "web"
+"""It answers nothing itself, and runs until it is ended."""
+
+
 def keywords_of_options():
     """Return the keywords and positional arguments of every verb, as the frozen list of options has them."""
     found: dict[str, tuple[set[str], int]] = {}
     for line in OPTIONS.read_text(encoding="utf-8").splitlines():
         verb, words = line.split(" ", 1)
+        if verb == SERVING:
+            continue
         options, positional = found.setdefault(verb, (set(), 0))
         names = re.findall(r"--([a-z0-9-]+)", words)
         if not names:

@@ -44,6 +44,7 @@ FLOORS: dict[str, float] = {
     "explanation": 4,
     "api": 4,
     "cli": 5,
+    "web": 5,
     "python_api": 5,
     "__main__": 5,
 }
@@ -63,6 +64,8 @@ SAME_FLOOR = {
     ("api", "verbs"),
     ("python_api", "cli"),  # it reads and refuses the same options
     ("cli", "python_api"),  # it prints the answers of the Python functions
+    ("cli", "web"),
+    ("web", "cli"),  # it says what is wrong in the same form
     ("__main__", "cli"),
     ("api", "explanation"),
     ("explanation", "verbs"),  # the searches and predictions of `plan` and `predict`
@@ -93,12 +96,14 @@ THIRD_PARTY = {
     "torch": {"measurement", "runtime"},
     "safetensors": {"runtime"},
     "tokenizers": {"runtime"},
-    "pydantic": {"plans", "cluster", "stack"},
+    "pydantic": {"plans", "cluster", "stack", "web"},
     "pydantic_core": {"plans"},  # errors of pydantic by their kind
     "ruamel": {"plans", "cluster"},
     "typer": {"cli", "present"},
     "rich": {"cli", "present", "runtime"},
     "pandas": {"present"},
+    "starlette": {"web"},
+    "uvicorn": {"web"},
 }
 HEAVY = {"torch", "pandas", "matplotlib", "scipy", "jax", "tensorflow", "transformers", "ray", "megatron"}
 FRAMES = "meshwright.present.data_frame"

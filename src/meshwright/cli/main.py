@@ -31,6 +31,7 @@ from meshwright.cli import (
     schedule,
     validate,
     verify,
+    web,
 )
 from meshwright.cli.options.strategy_names_help import NamingCommand
 from meshwright.cli.terminal.usage_errors import Verbs
@@ -66,6 +67,7 @@ app.command("ingest")(ingest.ingest)
 app.command("validate")(validate.validate)
 app.command("calibrate")(calibrate.calibrate)
 app.command("schedule")(schedule.schedule)
+app.command("web")(web.web)
 
 
 @app.callback(invoke_without_command=True)

@@ -11,7 +11,7 @@ from meshwright.frameworks.import_formats import FORMATS
 from meshwright.launchers import LAUNCHERS
 
 VERBS = [verb.name for verb in app.registered_commands]
-NOTHING_NEEDED = ("measure", "models", "devices", "stacks")
+NOTHING_NEEDED = ("measure", "models", "devices", "stacks", "web")
 
 
 def the_problem(*words):

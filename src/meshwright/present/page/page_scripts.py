@@ -6,7 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 CHARTS = (
-    *("page", "layout", "timeline", "memory", "time", "neighbours", "pareto", "sensitivity"),
+    *("chart_base", "page", "layout", "timeline", "memory", "time", "neighbours", "pareto", "sensitivity"),
     "start",
 )
 """Scripts of the charts, in the order in which they run."""
