@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from meshwright.verbs.probe.probe_jobs import Probes
     from meshwright.verbs.run.emulate import Emulated
     from meshwright.verbs.run.training_report import CompletedRun
-    from meshwright.verbs.schedule.named_schedules import Compared, Scheduled
+    from meshwright.verbs.schedule.compare_schedules import Compared
+    from meshwright.verbs.schedule.named_schedules import Scheduled
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
     from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions, Solved
     from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest, PlayedGraph, SolvedGraph
@@ -185,8 +186,7 @@ def emulate(
 ) -> "Emulated":
     """Emulate a plan's step with the real interpreter on local processes, and compare it with the simulated step.
 
-    ``ranks`` processes, by default one for each pipeline rank; ``limit_s`` is how long it may take. Raises RunError
-    where the ranks wait for each other in vain.
+    ``ranks`` processes, by default one for each pipeline rank; at most ``limit_s``. Raises RunError for a deadlock.
     """
     from meshwright.verbs.run.emulate import LIMIT_S, emulated
 
@@ -424,20 +424,22 @@ def stage_times(
 
 
 def solve_graph(asked: "GraphScheduleRequest", sought: "ScheduleSearchOptions") -> "SolvedGraph":
-    """Search the shortest step of an operator graph with branches: ranks of the operators, and lists of the ranks.
-
-    Raises InputError with all problems, InfeasibleError where nothing keeps to the memory.
-    """
+    """Search the shortest step of an operator graph with branches. Raises InputError, InfeasibleError."""
     from meshwright.verbs.schedule.solve_graph import solved_graph
 
     return solved_graph(asked, sought)
 
 
-def compare_schedules(names: Sequence[str], asked: "ScheduleRequest") -> "Compared":
-    """Several schedules of one pipeline, played. Raises InfeasibleError where none keeps to the memory limit."""
-    from meshwright.verbs.schedule.named_schedules import compared
+def compare_schedules(
+    names: Sequence[str],
+    asked: "ScheduleRequest",
+    limits: Sequence[float] = (),
+    sought: "ScheduleSearchOptions | None" = None,
+) -> "Compared":
+    """Several schedules of one pipeline, under several ``limits``. Raises InfeasibleError where none keeps to any."""
+    from meshwright.verbs.schedule.compare_schedules import compared
 
-    return compared(names, asked)
+    return compared(names, asked, limits, sought)
 
 
 def schedules() -> dict[str, Any]:
@@ -491,10 +493,7 @@ def _named(path: str | Path) -> Iterator[None]:
 
 
 def play_graph(name: str, asked: "GraphScheduleRequest") -> "PlayedGraph":
-    """Simulate the lists of a CSV file that ``solve_graph`` wrote, for operators with branches.
-
-    Raises InputError with everything that is wrong, InfeasibleError where a rank holds more than the memory.
-    """
+    """Simulate a CSV file of ``solve_graph``, for operators with branches. Raises InputError, InfeasibleError."""
     from meshwright.verbs.schedule.solve_graph import played_graph
 
     return played_graph(name, asked)

@@ -406,7 +406,7 @@ def schedule(
     chunks: int | None = None,
     times: str | None = None,
     stage_times: str | None = None,
-    memory_limit: float | None = None,
+    memory_limit: float | str | Iterable[float] | None = None,
     unit: int | None = None,
     placement: str | None = None,
     time_budget: float | None = None,

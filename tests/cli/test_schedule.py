@@ -155,3 +155,15 @@ def test_what_takes_long_is_said_before(monkeypatch):
     assert run("schedule", "zb-v", *SIZE, "--json").err.startswith("Remark: zb-v has 192 passes")
     monkeypatch.undo()
     assert run("schedule", "zb-v", *SIZE).err == ""
+
+
+def test_a_sweep_of_limits_is_a_table_and_a_picture(tmp_path):
+    picture = tmp_path / "sweep.svg"
+    words = ("schedule", "compare", "1f1b", "zb-v", *SIZE, "--memory-limit", "4,8,16")
+    text = run(*words, "--svg", picture).out
+    assert "limit 16" in text
+    assert "–" in text
+    assert "bubble" in picture.read_text(encoding="utf-8")
+    assert {row["memory_limit"] for row in run(*words, "--json").data["rows"]} == {4, 8, 16}
+    assert "several limits" in refused("schedule", "1f1b", *SIZE, "--memory-limit", "4,8")
+    assert "no number" in refused("schedule", "1f1b", *SIZE, "--memory-limit", "many")

@@ -67,7 +67,8 @@ def test_a_key_without_a_value_is_refused_with_what_to_write():
     text = "pools:\n  - {count: , device: {like: h100, power_w: }}\nfailures_per_1000_node_days:\nlinkz: []\n"
     with pytest.raises(InputError) as caught:
         load_cluster(text)
-    suggestions = {problem.field: problem.suggestion for problem in caught.value.problems}
+    found = {problem.field: problem.suggestion for problem in caught.value.problems}
+    suggestions = {field: text.partition("; a complete file: ")[0] for field, text in found.items()}
     assert suggestions == {
         "pools.0.count": "add `count: 64`",
         "pools.0.device.power_w": "write `power_w: unknown`, or take the key out",

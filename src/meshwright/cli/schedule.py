@@ -111,13 +111,20 @@ def _found(
     plan: str | None,
 ) -> Any:
     from meshwright import api
-    from meshwright.verbs.schedule.schedule_request import ScheduleRequest
+    from meshwright.verbs.schedule.schedule_request import ScheduleRequest, parse_limits
     from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions
     from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest
 
-    name, request, search = names[0], ScheduleRequest(**given), ScheduleSearchOptions(**search_options)
+    limits = parse_limits(given["memory_limit"])
+    if len(limits) > 1 and names[0] != SEVERAL:
+        rule = "are several limits, which are for `meshwright schedule compare`"
+        raise InputError(
+            Problem("memory-limit", str(given["memory_limit"]), rule, f"--memory-limit {limits[0]:g}")
+        )
+    asked = dict(given) | {"memory_limit": limits[0] if limits else None}
+    name, request, search = names[0], ScheduleRequest(**asked), ScheduleSearchOptions(**search_options)
     if name == SEVERAL:
-        return api.compare_schedules(names[1:], request)
+        return api.compare_schedules(names[1:], request, limits, search)
     if branches["graph"] is not None:
         graph = GraphScheduleRequest(
             graph=branches["graph"],
@@ -141,7 +148,9 @@ def refuse_unused(
 ) -> None:
     """Raise InputError for options that this form of the verb does not read."""
     graph = branches["graph"] is not None
-    if names[0] != SEARCH:
+    if names[0] == SEVERAL and SEARCH in names[1:]:
+        _refuse((), {**branches, "from": plan}, f"is for `meshwright schedule {SEARCH}`")
+    elif names[0] != SEARCH:
         others = {} if graph and names[0].endswith(".csv") else branches
         _refuse((), {**search, **others, "from": plan}, f"is for `meshwright schedule {SEARCH}`")
     if names[0] == ALL:
@@ -177,7 +186,7 @@ def _print_forewarnings(names: Sequence[str], given: Mapping[str, Any]) -> None:
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
 
     played = names[1:] if names[0] == SEVERAL else names[:1]
-    print_remarks(forewarned(played, ScheduleRequest(**given)))
+    print_remarks(forewarned(played, ScheduleRequest(**{**given, "memory_limit": None})))
 
 
 def _print_lines(data: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster
+from meshwright.cluster.file_errors import with_examples
 from meshwright.cluster.file_schema import UNKNOWN, ClusterFile
 from meshwright.cluster.file_to_cluster import unfold
 from meshwright.cluster.plausibility import implausible_figures
@@ -48,8 +49,11 @@ def load_cluster(text_or_path: str | Path) -> Cluster:
 def parse_cluster(text: str, where: str = "cluster") -> Cluster:
     """Return the cluster that the text of a cluster file describes. Raises InputError with every problem."""
     problems: list[Problem] = []
-    data = read_keys(text, where, CLUSTER, problems)
-    cluster = unfold(validated(ClusterFile, data, others=problems))
+    try:
+        data = read_keys(text, where, CLUSTER, problems)
+        cluster = unfold(validated(ClusterFile, data, others=problems))
+    except InputError as error:
+        raise InputError(with_examples(error.problems)) from None
     errors = [problem for problem in implausible_figures(cluster) if problem.severity == "error"]
     if errors:
         raise InputError(errors)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import console, percent, plain_table, printable
@@ -40,8 +41,12 @@ def render_schedule(data: dict[str, Any], written: Sequence[str]) -> None:
 
 
 def render_compared(data: dict[str, Any], written: str | None) -> None:
-    """Print a comparison of schedules in its public JSON form."""
+    """Print a comparison of schedules in its public JSON form; under several limits only their bubbles."""
     out = console()
+    limits = {row["memory_limit"] for row in data["rows"]}
+    if len(limits) > 1:
+        _print_sweep(out, data["rows"], sorted(limits), written)
+        return
     limited = any(row["memory_limit"] is not None for row in data["rows"])
     sizes = {(row["ranks"], row["micro_batches"]) for row in data["rows"]}
     if len(sizes) == 1:
@@ -73,6 +78,33 @@ def render_compared(data: dict[str, Any], written: str | None) -> None:
             out.print(f"[dim]Note on {escape(_name(row))}: {escape(note)}.[/dim]")
     if written:
         out.print(f"Written: {escape(written)}")
+
+
+def _print_sweep(
+    out: Console, rows: Sequence[dict[str, Any]], limits: Sequence[float], written: str | None
+) -> None:
+    """Print the bubble of each schedule under each memory limit that it keeps."""
+    out.print(f"{rows[0]['ranks']} ranks, {rows[0]['micro_batches']} micro-batches")
+    table = plain_table("schedule", "V", *(f"limit {limit:g}" for limit in limits), "least peak")
+    for name in dict.fromkeys(row["schedule"] for row in rows):
+        own = {row["memory_limit"]: row for row in rows if row["schedule"] == name}
+        first = next(iter(own.values()))
+        cells = [_bubble_if_it_fits(own.get(limit)) for limit in limits]
+        least = min(max(row["peak_memory"]) for row in own.values())
+        table.add_row(escape(_name(first)), str(first["chunks"]), *cells, f"{least:g}")
+    out.print(table)
+    out.print(
+        "\n[dim]Bubble, of the busiest rank's work, and peak memory of the fullest rank under each memory limit: F of "
+        "a micro-batch on a whole rank holds 2. A dash: it holds more than the limit.[/dim]"
+    )
+    if written:
+        out.print(f"Written: {escape(written)}")
+
+
+def _bubble_if_it_fits(row: dict[str, Any] | None) -> str:
+    if row is None or not row["fits"]:
+        return "–"
+    return f"{percent(row['bubble_rate'])} ({max(row['peak_memory']):g})"
 
 
 def _notes(row: dict[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.cluster.catalog import device_ids
 from meshwright.cluster.describe import describe_cluster
+from meshwright.cluster.file_errors import HABITUAL_KEYS, IN_A_POOL
 from meshwright.cluster.file_schema import ClusterFile
 from meshwright.cluster.load import load_cluster, parse_cluster
 from meshwright.cluster.shorthand import parse_shorthand
@@ -69,7 +70,7 @@ def _kind_of_file(keys: Iterable[str]) -> str:
     """Return the kind of file that has the most of these keys; a misspelled key counts like the one it is near to."""
     known = {
         "plan": {*ShortPlan.model_fields, *LongPlan.model_fields},
-        "cluster": set(ClusterFile.model_fields),
+        "cluster": {*ClusterFile.model_fields, *HABITUAL_KEYS, *IN_A_POOL},
         "stack": {field.name for field in file_fields()},
     }
     given = tuple(keys)

@@ -45,11 +45,11 @@ From = Annotated[
     ),
 ]
 MemoryLimit = Annotated[
-    float | None,
+    str | None,
     typer.Option(
         "--memory-limit",
         metavar="X",
-        help="The most that a rank may hold; F of a micro-batch on a whole rank takes 2.",
+        help="The most that a rank may hold; F of a micro-batch on a whole rank takes 2. To compare, several: 4,8,16.",
     ),
 ]
 Graph = Annotated[

@@ -27,14 +27,8 @@ def section(page: Element, name: str, title: str) -> Element:
 
 def chart_place(parent: Element, name: str, description: str) -> None:
     """Add the place of a chart, which may be wider than the page; ``description`` is what a screen reader says."""
-    element(
-        element(parent, "div", class_="wide"),
-        "div",
-        class_="chart",
-        id=f"chart-{name}",
-        role="img",
-        aria_label=description,
-    )
+    wide = element(parent, "div", class_="wide", role="region", tabindex="0", aria_label=f"Chart: {name}")
+    element(wide, "div", class_="chart", id=f"chart-{name}", role="img", aria_label=description)
 
 
 def folded(parent: Element, title: str) -> Element:

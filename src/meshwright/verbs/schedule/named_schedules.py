@@ -1,11 +1,10 @@
-"""The verb ``schedule``: one pipeline schedule with its figures, several compared, or all of them."""
+"""The verb ``schedule``: one pipeline schedule with its figures, or all of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
-from meshwright.errors import InfeasibleError, InputError, Problem, attempted
+from meshwright.errors import InfeasibleError, Problem
 from meshwright.schedules.activation_memory import levels
 from meshwright.schedules.bubble_metrics import Figures, figures_of
 from meshwright.schedules.custom.check_lists import within_limit
@@ -147,63 +146,6 @@ def scheduled_as(made: ScheduleLists) -> Scheduled:
     figures = figures_of(made.lists, timeline, ticks, ways)
     figures = replace(figures, makespan=figures.makespan / in_unit, latency=figures.latency / in_unit)
     return Scheduled(made, timeline.divided(in_unit), figures)
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Schedules of one pipeline for comparison."""
-
-    found: tuple[Scheduled, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the public form: one row for each."""
-        return {"rows": [one.summary() for one in self.found], "origin": ORIGIN}
-
-    def svg(self) -> str:
-        """Return a picture of all timelines, one below the other."""
-        from meshwright.schedules.picture import Panel, schedules_svg
-
-        panels = [
-            Panel(
-                lists=one.made.lists,
-                timeline=one.timeline,
-                ways=one.made.shape.ways,
-                title=one.title,
-                kept=one.made.kept,
-            )
-            for one in self.found
-        ]
-        return schedules_svg(panels, title="Pipeline schedules")
-
-
-def compared(names: Sequence[str], request: ScheduleRequest) -> Compared:
-    """Several schedules of one pipeline. Raises InfeasibleError where none keeps to the limit."""
-    problems = _unheeded(names, request)
-    lists = [
-        attempted(partial(make_lists, name, without_unused_options(name, request), regroup=True), problems)
-        for name in names
-    ]
-    if problems:
-        raise InputError(problem for i, problem in enumerate(problems) if problem not in problems[:i])
-    found = tuple(scheduled_as(one) for one in lists if one is not None)
-    if all(one.over_limit for one in found):
-        peaks = {one.made.name: max(one.figures.peak_memory) for one in found}
-        message = f"No schedule keeps to the memory limit {request.memory_limit:g}."
-        reasons = [f"{name} holds up to {peak:g}" for name, peak in peaks.items()]
-        raise InfeasibleError(message, reasons, f"--memory-limit {min(peaks.values()):g}")
-    return Compared(found)
-
-
-def _unheeded(names: Sequence[str], request: ScheduleRequest) -> list[Problem]:
-    """Options that none of the schedules looks at."""
-    if not names:
-        return [Problem("schedule", None, "nothing to compare", "meshwright schedule compare 1f1b zb-h1")]
-    kept = [without_unused_options(name, request) for name in names]
-    return [
-        Problem(option, value, "none of the schedules can have it", "leave it out")
-        for option, value in (("chunks", request.chunks), ("unit", request.unit))
-        if value is not None and all(getattr(one, option) is None for one in kept)
-    ]
 
 
 def listed() -> dict[str, Any]:

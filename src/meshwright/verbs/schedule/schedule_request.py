@@ -5,7 +5,7 @@ one schedule is asked for; where several are compared each takes what it knows.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from math import isfinite
@@ -135,6 +135,20 @@ def number_problems(request: ScheduleRequest, required: bool) -> Iterator[Proble
             yield Problem(name, None, "is needed to make the lists", f"--{name} {EXAMPLES[name]}")
         elif value is not None and not 1 <= value <= most:
             yield Problem(name, value, f"must be from 1 to {most}", f"--{name} {min(most, max(1, value))}")
+
+
+def parse_limits(value: str | float | Iterable[float] | None) -> tuple[float, ...]:
+    """Return memory limits: a number, several, or a text with commas. Raise InputError."""
+    if value is None:
+        return ()
+    parts = (
+        value.split(",") if isinstance(value, str) else [value] if isinstance(value, int | float) else value
+    )
+    try:
+        return tuple(float(part) for part in parts)
+    except ValueError:
+        rule = "is no number, and no list of numbers"
+        raise InputError(Problem("memory-limit", str(value), rule, "--memory-limit 8, or 4,8,16")) from None
 
 
 def limit_problems(request: ScheduleRequest) -> Iterator[Problem]:

@@ -9,5 +9,6 @@ drawSensitivity();
 simulatedStep().then((step) => {
   drawTimeline(step);
   drawMemory(step);
+  document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
   document.documentElement.dataset.drawn = "yes";
 });
