@@ -7,6 +7,9 @@ function drawMemory(step) {
   const memory = data.predict.memory_bytes, unit = step.timeline.unit_s;
   const curves = step.memory.map((one) => ({ ...one, time: running(one.time), activations: running(one.activations) }));
 
+  const most = 1.06 * Math.max(memory.capacity, memory.total) / 2 ** 30;
+  const interval = [1, 2, 4, 8, 16, 32, 64, 128].find((size) => most / size <= 7) || 256;
+  const top = Math.ceil(most / interval) * interval;
   const drawn = chart("chart-memory", (colours) => {
     const curve = curves[Number(select.value)];
     const end = step.timeline.step_time_s;
@@ -36,7 +39,7 @@ function drawMemory(step) {
       grid: { left: 64, right: 20, top: 40, bottom: 72 },
       xAxis: axis(colours, { type: "value", min: 0, max: end, name: "seconds (simulated)", nameLocation: "middle", nameGap: 24, axisLabel: { showMaxLabel: false } }),
       yAxis: axis(colours, {
-        type: "value", min: 0, max: 1.08 * Math.max(memory.capacity, ...step.memory.map((one) => Object.values(one.held).reduce((a, b) => a + b, 0))),
+        type: "value", min: 0, max: top * 2 ** 30, interval: interval * 2 ** 30,
         axisLabel: { formatter: (value) => (value / 2 ** 30).toFixed(0) + " GiB" },
       }),
       dataZoom: [
