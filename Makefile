@@ -13,6 +13,7 @@ RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
 ORACLES := $(VENV)/.installed-oracles
 PYTEST := $(BIN)/python -m pytest
+SITE := $(VENV)/.installed-site
 STEPS := $(BIN)/python benchmarks/run_steps.py
 RUNS_OPTION = $(if $(RUNS),--runs $(RUNS))
 
@@ -20,7 +21,7 @@ RUNS_OPTION = $(if $(RUNS),--runs $(RUNS))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart train test check proof refit parsers format docs clean
+.PHONY: help quickstart train test check proof refit parsers format docs docs-site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +56,9 @@ format: $(DEV) ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs-site: $(SITE) ## build the documentation site in build/site, with its links checked
+	$(BIN)/python scripts/build_site.py
+
 docs: $(DEV) ## rewrite the generated pages and the list of options
 	$(BIN)/python scripts/write_docs.py
 
@@ -78,6 +82,10 @@ $(RUN): pyproject.toml | $(BIN)/pip
 $(DEV): pyproject.toml | $(BIN)/pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev,run]'
 	@touch $(CORE) $(RUN) $@
+
+$(SITE): pyproject.toml | $(BIN)/pip
+	$(BIN)/python -m pip install --quiet --editable '.[site]'
+	@touch $(CORE) $@
 
 $(ORACLES): $(DEV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev,run,oracles]'

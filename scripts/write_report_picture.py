@@ -1,6 +1,6 @@
 """Write docs/report.png: parts of the report of the README's plan, as a browser shows them. Needs Chromium.
 
-    python scripts/write_report_picture.py
+python scripts/write_report_picture.py
 """
 
 import sys

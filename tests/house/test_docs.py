@@ -181,3 +181,11 @@ def test_the_page_lists_every_schedule_on_its_side():
     ((_, accepted, refused),) = [row for row in _support_rows() if row[0] == "pipeline.schedule.name"]
     assert accepted == list(SCHEDULES)
     assert refused == []
+
+
+def test_every_page_is_on_the_site_and_the_site_names_only_pages_that_exist():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = re.findall(r"^ +- ([\w./-]+\.md)$", text, re.MULTILINE)
+    assert len(named) == len(set(named))
+    assert all((ROOT / page).is_file() for page in named)
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= set(named)
