@@ -188,4 +188,4 @@ def test_every_page_is_on_the_site_and_the_site_names_only_pages_that_exist():
     named = re.findall(r"^ +- ([\w./-]+\.md)$", text, re.MULTILINE)
     assert len(named) == len(set(named))
     assert all((ROOT / page).is_file() for page in named)
-    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= set(named)
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")} <= set(named)
