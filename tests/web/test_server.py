@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from served import LONG, SMALL, ask, client
@@ -147,3 +149,9 @@ def test_a_worker_that_ends_is_replaced():
             pool.close()
 
     asyncio.run(work())
+
+
+def test_the_server_loads_nothing_heavy():
+    code = "import sys, meshwright.web.start_server; print({'torch', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

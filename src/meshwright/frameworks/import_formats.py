@@ -50,7 +50,8 @@ FORMATS: Mapping[str, Format] = {
     ),
 }
 """The most telling marks first."""
-PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$")
+PLAN = re.compile(r"(?m)^plan\s*:\s*[0-9]+\s*(#.*)?$|\A\s*\{\s*\"plan\"\s*:\s*[0-9]+\s*[,}]")
+"""A plan in YAML, or in JSON with `plan` first."""
 
 
 def read_framework_file(
