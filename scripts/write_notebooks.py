@@ -21,6 +21,7 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 IMPORTS = "import meshwright as mw"
+WIDTH = 110
 TYPED = "COMMANDLINE"
 """How the parser calls values that were typed, not defaults."""
 
@@ -36,19 +37,23 @@ def call(line: str) -> str:
         if context.get_parameter_source(parameter.name).name != TYPED:
             continue
         if parameter.param_type_name == "argument":
-            positional += [repr(one) for one in (value if isinstance(value, list | tuple) else [value])]
+            positional += [_written(one) for one in (value if isinstance(value, list | tuple) else [value])]
             continue
         name = max(parameter.opts, key=len).lstrip("-").replace("-", "_")
         keywords.append(f"{name + '_' if name == 'from' else name}={_written(value)}")
-    return f"mw.{verb}({', '.join([*positional, *keywords])})"
+    words = [*positional, *keywords]
+    line = f"mw.{verb}({', '.join(words)})"
+    if len(line) <= WIDTH:
+        return line
+    return f"mw.{verb}(\n" + "".join(f"    {word},\n" for word in words) + ")"
 
 
 def _written(value: Any) -> str:
     if isinstance(value, Path):
-        return repr(str(value))
+        return json.dumps(str(value))
     if isinstance(value, list | tuple):
-        return repr(str(value[0])) if len(value) == 1 and not isinstance(value[0], str) else repr(list(value))
-    return repr(value)
+        return f"[{', '.join(_written(one) for one in value)}]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def notebook(name: str) -> str:
