@@ -8,7 +8,13 @@ import httpx
 from meshwright.web.server import ServerOptions, make_app
 
 SMALL = {"model": "llama-3.2-1b", "on": "h100-sxm-80gb x 2", "seq_len": 2048, "global_batch": 4, "top": 2}
-LONG = {"model": "deepseek-v3", "on": "h800-sxm-80gb x 2048", "seq_len": 4096, "global_batch": 15360}
+LONG = {
+    "model": "deepseek-v3",
+    "on": "h800-sxm-80gb x 2048",
+    "seq_len": 4096,
+    "global_batch": 15360,
+    "schedule": "auto",
+}
 HOST = "http://localhost:8000"
 
 

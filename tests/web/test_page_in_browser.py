@@ -73,6 +73,7 @@ def test_from_the_question_to_the_files(address, browser, width, scheme, tmp_pat
     assert not messages
 
 
+@pytest.mark.slow
 def test_a_point_of_the_pareto_set_opens_its_report_and_keys_reach_all(address, browser):
     page = browser.new_page()
     page.goto(address)

@@ -114,6 +114,7 @@ def test_problems_of_a_compared_plan_name_it(files, tmp_path):
     assert {problem.field for problem in error.value.problems} == {"against.0"}
 
 
+@pytest.mark.slow
 def test_the_answer_of_a_search_is_reported_with_its_search():
     found = api.plan(
         QUESTION["model"],

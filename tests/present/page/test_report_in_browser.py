@@ -45,6 +45,7 @@ def test_a_reader_finds_all_charts_and_uses_them(file, width, scheme):
         assert not found.messages
 
 
+@pytest.mark.slow
 def test_hovering_the_timeline_names_the_action_below(file):
     with opened(file) as found:
         page = found.page
