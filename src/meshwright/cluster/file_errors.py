@@ -1,4 +1,4 @@
-"""Errors in a cluster file: keys that people write by habit, and a complete minimal file to start from."""
+"""Suggestions for errors in a cluster file: keys of other tools, and a complete minimal file."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

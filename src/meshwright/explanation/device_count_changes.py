@@ -1,4 +1,4 @@
-"""The plan on fewer or more devices, with fewer or more data-parallel replicas and the same global batch."""
+"""Predict the plan on fewer or more devices, with fewer or more data-parallel replicas and the same global batch."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,7 +7,7 @@ from meshwright.explanation.cluster_resources import Resource
 from meshwright.explanation.plan_difference import ExplainedPlan, legal_plan
 from meshwright.explanation.prediction_parts import prediction_parts
 from meshwright.explanation.workload_tipping_points import FACTORS, RescaledPlan
-from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.forms.short import ShortLayout, ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.verbs.predict.predict_plan import estimated
 
@@ -19,7 +19,7 @@ def changed_device_counts(subject: ExplainedPlan) -> Iterator[RescaledPlan]:
         return
     counts = Resource("devices", "devices", cluster.devices, "devices", lambda f: _on_more(subject, f))
     for factor in sorted(FACTORS):
-        layout = _more_replicas(short, factor)
+        layout = _with_replicas(short, factor)
         if layout is None:
             continue
         setting = counts.scaled(factor)
@@ -38,7 +38,7 @@ def _on_more(subject: ExplainedPlan, factor: float) -> Setting:
     return replace(subject.setting, cluster=replace(cluster, pools=(pool,)))
 
 
-def _more_replicas(short: ShortPlan, factor: float) -> object | None:
+def _with_replicas(short: ShortPlan, factor: float) -> ShortLayout | None:
     """Return the layout with ``factor`` times the replicas; None where that is no whole number."""
     layout = short.layout
     sharded = layout.dp_shard > 1 or (layout.dp_replicate == 1 and short.sharding != "none")

@@ -72,7 +72,7 @@ def explained(resolved: Resolved, progress: Progress) -> Explanation:
             *_other_turns(subject, besides, works, subject if holds else _best(others), progress),
         ),
         time_memory=time_memory_front(found, subject.header),
-        more_devices=tuple(changed_device_counts(subject)),
+        other_devices=tuple(changed_device_counts(subject)),
     )
 
 

@@ -1,6 +1,6 @@
 """The answer of ``explain`` about one plan, and its public form."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class Explanation:
 
     ``rivals`` are the best of the ``feasible`` plans of a search, other than this one; ``holds``: it is the best of all
     plans with closed forms, so that ``turns`` are where another one becomes that, otherwise where this one does.
-    ``time_memory``: the plans of the search that none beats in time and memory. ``more_devices``: this plan on other
+    ``time_memory``: the plans of the search that none beats in time and memory. ``other_devices``: this plan on other
     numbers of devices.
     """
 
@@ -43,7 +43,7 @@ class Explanation:
     holds: bool
     turns: tuple[TippingPoint, ...]
     time_memory: tuple[TimeMemoryPoint, ...]
-    more_devices: tuple[RescaledPlan, ...]
+    other_devices: tuple[RescaledPlan, ...]
 
     @property
     def fits(self) -> bool:
@@ -111,11 +111,7 @@ class Explanation:
         """Return the public form."""
         found = smallest(self.turns)
         searched = {
-            "binds": [
-                one.resource.name for one in sorted(self.sensitivities, key=lambda one: one.elasticity)
-            ],
-            "sensitivity": [one.to_json() for one in self.sensitivities],
-            "workload": {name: [one.to_json() for one in tries] for name, tries in self.works.items()},
+            **changes_json(self.sensitivities, self.works, self.other_devices),
             "choices": [one.to_json() for one in self.choices],
             "schedule": self.schedule.to_json(),
             "rivals": [one.to_json() for one in self.rivals],
@@ -124,7 +120,6 @@ class Explanation:
             "turns": [one.to_json() for one in self.turns],
             "smallest_change": found and found.to_json(),
             "pareto_memory": [point.to_json() for point in self.time_memory],
-            "devices": [one.to_json() for one in self.more_devices],
         }
         origin = {
             "against": "null: no other plan was named",
@@ -133,6 +128,21 @@ class Explanation:
             "length are tried at declared factors",
         }
         return public_explanation(self.spent, self.summary, searched, None, origin)
+
+
+def changes_json(
+    sensitivities: Sequence[Sensitivity],
+    works: Mapping[str, Sequence[RescaledPlan]],
+    devices: Sequence[RescaledPlan],
+) -> dict[str, Any]:
+    """Return the public form of the plan's predictions under changes of the cluster, the workload and the devices."""
+    binding = sorted(sensitivities, key=lambda one: one.elasticity)
+    return {
+        "binds": [one.resource.name for one in binding],
+        "sensitivity": [one.to_json() for one in sensitivities],
+        "workload": {name: [one.to_json() for one in tries] for name, tries in works.items()},
+        "devices": [one.to_json() for one in devices],
+    }
 
 
 def public_explanation(

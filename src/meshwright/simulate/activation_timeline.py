@@ -1,4 +1,4 @@
-"""Kept activations of a pipeline rank over the time of a simulated step."""
+"""The bytes of kept activations of a pipeline rank over the time of a simulated step."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Guard of the server: hosts and origins, a token where the host is not this machine, and the size of bodies.
+"""Check who may ask the server: host names, origin, token, and the size of bodies.
 
 A page of another site could otherwise ask a server on this machine (DNS rebinding, cross-site requests).
 """

@@ -44,6 +44,10 @@ def answer(verb: str, question: asked.Question, progress: Progress) -> Response:
         return Response(WRONG_INPUT, error.exit_code, wrong_input(error.problems))
     except MeshwrightError as error:
         return Response(OK, error.exit_code, error_data(error))
+    except PermissionError:
+        rule = "names a file or a hub id, which are not read here"
+        problem = Problem("input", None, rule, "names of the catalogue, or texts")
+        return Response(WRONG_INPUT, 2, wrong_input([problem]))
     except RecursionError:
         problem = Problem("input", None, "is nested too deeply", "a text of fewer levels")
         return Response(WRONG_INPUT, 2, wrong_input([problem]))

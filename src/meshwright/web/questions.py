@@ -1,8 +1,7 @@
-"""Questions as a browser sends them: JSON with a fixed set of keys, names of the catalogue, texts instead of files.
+"""Read and check the questions of a browser: fixed JSON keys, names of the catalogue, texts instead of files.
 
 A model is a name of the catalogue or the text of its configuration; a cluster is its short form or the text of its
-file.
-Paths and hub ids are refused, in options too, so that nobody reads files of the host or sends it elsewhere.
+file. Paths and hub ids are refused, in options too, so that no question reads a file of the host or asks another host.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Seal a process: from then on it opens only files of Python and of this package, and reaches no network.
+"""Restrict a process to the files of Python and of this package, without a network.
 
 Names in questions are checked before (``questions.py``); this holds if a check was forgotten. Python reports what it
 does to audit hooks (PEP 578), which cannot be removed.
@@ -12,6 +12,7 @@ from typing import Any
 import meshwright
 
 OPENED = "open"
+SYSTEM_FILES = ("/usr/lib", "/usr/share", "/dev", "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo")
 REFUSED = (
     *(
         "socket.connect",
@@ -25,19 +26,12 @@ REFUSED = (
 )
 
 
-def seal() -> None:
+def restrict() -> None:
     """Refuse other files and the network with PermissionError."""
-    folders = {
-        *(
-            sys.prefix,
-            sys.base_prefix,
-            str(Path(meshwright.__file__).parent),
-            "/usr/lib",
-            "/usr/share",
-            "/proc",
-        ),
-        *("/sys", "/dev", "/etc/localtime", *(path for path in sys.path if path)),
-    }
+    here = os.path.realpath(os.getcwd())
+    imported = [path for path in sys.path if path and os.path.realpath(path) != here]
+    own = (sys.prefix, sys.base_prefix, str(Path(meshwright.__file__).parent))
+    folders = {*own, *imported, *SYSTEM_FILES}
     allowed = tuple(os.path.realpath(folder) for folder in folders)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

@@ -71,7 +71,7 @@ def make_app(options: ServerOptions) -> Any:
         pool = pools["search" if name in SEARCHES else "quick"]
         if EVENTS in request.headers.get("accept", ""):
             return StreamingResponse(_events(pool, name, question), media_type=EVENTS)
-        found = await _while_there(request, _answered(pool, name, question, lambda what, part: None))
+        found = await _unless_disconnected(request, _answered(pool, name, question, lambda what, part: None))
         headers = {"meshwright-exit-code": str(found.exit_code)}
         if found.status in (429, 503):
             headers["retry-after"] = str(found.document["retry_after_s"])
@@ -86,7 +86,7 @@ def make_app(options: ServerOptions) -> Any:
             reasons = [f"{one['field']}: {one['rule']}" for one in problems]
             data = {"error": title, "reasons": reasons, "suggestion": problems[0]["suggestion"]}
             return HTMLResponse(reasons_page(title, data), 422, {"content-security-policy": content_policy()})
-        found = await _while_there(
+        found = await _unless_disconnected(
             request, _answered(pools["search"], "report", question, lambda what, part: None)
         )
         page = found.page
@@ -133,10 +133,10 @@ async def _question(verb: str, request: Request) -> Any:
     return _read(verb, await request.body())
 
 
-async def _answered(pool: WorkerPool, verb: str, question: Any, heard: Any) -> answers.Response:
+async def _answered(pool: WorkerPool, verb: str, question: Any, on_progress: Any) -> answers.Response:
     """Return an answer, or why there is none."""
     try:
-        return await pool.answer(verb, question, heard)
+        return await pool.answer(verb, question, on_progress)
     except QueueFullError as error:
         return answers.Response(429, 1, {"error": str(error), "retry_after_s": error.retry_s})
     except TimeoutError:
@@ -144,8 +144,8 @@ async def _answered(pool: WorkerPool, verb: str, question: Any, heard: Any) -> a
         return answers.Response(503, 1, {"error": text, "retry_after_s": 1})
 
 
-async def _while_there(request: Request, work: Awaitable[answers.Response]) -> answers.Response:
-    """Wait for an answer as long as someone waits for it."""
+async def _unless_disconnected(request: Request, work: Awaitable[answers.Response]) -> answers.Response:
+    """Wait for an answer until the client disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -161,21 +161,21 @@ async def _while_there(request: Request, work: Awaitable[answers.Response]) -> a
 
 async def _events(pool: WorkerPool, verb: str, question: Any) -> AsyncIterator[str]:
     """Yield the progress of a question, then its answer, as server-sent events."""
-    told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+    events: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
 
-    def heard(what: str, part: float) -> None:
-        told.put_nowait(("progress", {"what": what, "part": part}))
+    def on_progress(what: str, part: float) -> None:
+        events.put_nowait(("progress", {"what": what, "part": part}))
 
     async def work() -> None:
-        found = await _answered(pool, verb, question, heard)
+        found = await _answered(pool, verb, question, on_progress)
         document = {"status": found.status, "exit_code": found.exit_code, "document": found.document}
-        told.put_nowait(("answer", document))
+        events.put_nowait(("answer", document))
 
     task = asyncio.ensure_future(work())
     try:
         name = ""
         while name != "answer":
-            name, data = await told.get()
+            name, data = await events.get()
             yield f"event: {name}\ndata: {json.dumps(data)}\n\n"
     finally:
         task.cancel()

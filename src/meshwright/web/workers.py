@@ -14,11 +14,11 @@ from typing import Any
 
 from meshwright.web.answers import FAILED, Response, answer
 from meshwright.web.questions import Question
-from meshwright.web.sandbox import seal
+from meshwright.web.sandbox import restrict
 
 MOST_QUESTIONS = 500
 """Questions after which a worker is replaced, so that what it has kept does not grow without end."""
-Heard = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
 
 
 class QueueFullError(Exception):
@@ -31,7 +31,7 @@ class QueueFullError(Exception):
 
 def _work(connection: Connection) -> None:
     """Answer questions until the other side is gone."""
-    seal()
+    restrict()
     while True:
         try:
             verb, question = connection.recv()
@@ -76,15 +76,15 @@ class Worker:
         self._process.join()
         self._connection.close()
 
-    async def answer(self, verb: str, question: Question, heard: Heard) -> Response:
-        """Return the answer; ``heard`` is called with the progress."""
+    async def answer(self, verb: str, question: Question, on_progress: Progress) -> Response:
+        """Return the answer; ``on_progress`` is called with the progress."""
         self._connection.send((verb, question))
         while True:
             message: Any = await self._received()
             if isinstance(message, Response):
                 self.answered += 1
                 return message
-            heard(*message)
+            on_progress(*message)
 
     async def _received(self) -> Any:
         """Wait for a message without holding up the server."""
@@ -125,26 +125,26 @@ class WorkerPool:
         for worker in self._workers:
             worker.end()
 
-    async def answer(self, verb: str, question: Question, heard: Heard) -> Response:
+    async def answer(self, verb: str, question: Question, on_progress: Progress) -> Response:
         """Answer when a worker is free. Raises QueueFullError, and TimeoutError beyond the limit.
 
         A caller that is cancelled ends the worker's process.
         """
         if self._idle.empty() and self._waiting.count >= self.queue:
             raise QueueFullError(max(1, round(self.limit_s / 10)))
-        async with self._worker(heard) as worker:
+        async with self._worker(on_progress) as worker:
             try:
                 async with asyncio.timeout(self.limit_s):
-                    return await worker.answer(verb, question, heard)
+                    return await worker.answer(verb, question, on_progress)
             except (TimeoutError, asyncio.CancelledError):
                 worker.restart()
                 raise
 
     @asynccontextmanager
-    async def _worker(self, heard: Heard) -> AsyncIterator[Worker]:
+    async def _worker(self, on_progress: Progress) -> AsyncIterator[Worker]:
         """Give a free worker, and take it back."""
         if self._idle.empty():
-            heard(f"waiting behind {self._waiting.count + self.size} other questions", 0.0)
+            on_progress(f"waiting behind {self._waiting.count + self.size} other questions", 0.0)
         self._waiting.count += 1
         try:
             worker = await self._idle.get()

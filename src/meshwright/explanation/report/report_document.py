@@ -15,8 +15,9 @@ from meshwright.explanation.breakdown import CostBreakdown
 from meshwright.explanation.cluster_resources import rates, work
 from meshwright.explanation.device_count_changes import changed_device_counts
 from meshwright.explanation.explain_plan import explained
-from meshwright.explanation.explanation_result import SEARCHED, public_explanation
+from meshwright.explanation.explanation_result import SEARCHED, changes_json, public_explanation
 from meshwright.explanation.plan_difference import ExplainedPlan
+from meshwright.explanation.plan_recommendation import same_question
 from meshwright.explanation.report.comparison_rows import compared, plan_row
 from meshwright.explanation.report.device_layout import device_layout
 from meshwright.explanation.sensitivity import sensitivities
@@ -30,7 +31,6 @@ from meshwright.simulate.memory_ledger import rank_ledger
 from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.simulate.step_timeline import memory_over_time, step_timeline
 from meshwright.units import format_bytes, format_seconds
-from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 from meshwright.verbs.predict.predict_plan import check_playable
 
 NOT_SEARCHED = "null: --no-search"
@@ -105,13 +105,8 @@ def _unsearched(resolved: Resolved) -> Data:
     """Return the explanation as far as the plan alone tells."""
     subject = ExplainedPlan.of(resolved)
     tried = {one.name: changed_workloads(subject, one) for one in work(subject.setting)}
-    answers = list(sensitivities(subject, list(rates(subject.setting))))
-    alone = {
-        "binds": [one.resource.name for one in sorted(answers, key=lambda one: one.elasticity)],
-        "sensitivity": [one.to_json() for one in answers],
-        "workload": {name: [one.to_json() for one in tries] for name, tries in tried.items()},
-        "devices": [one.to_json() for one in changed_device_counts(subject)],
-    }
+    answers = tuple(sensitivities(subject, list(rates(subject.setting))))
+    alone = changes_json(answers, tried, tuple(changed_device_counts(subject)))
     origin = {key: NOT_SEARCHED for key in SEARCHED if key not in alone}
     return public_explanation(CostBreakdown.of(subject), [], alone, None, origin)
 
@@ -142,9 +137,8 @@ def _searched(request: ReportRequest) -> Data:
     """Return how far a search of the same question went, and the plan that it recommends."""
     if request.found is not None:
         return {key: request.found[key] for key in SEARCH_KEYS}
-    subject = ExplainedPlan.of(request.resolved)
     try:
-        found = answer(PlanRequest(subject.header, top=1), subject.setting)
+        found = same_question(request.resolved)
     except InfeasibleError as error:
         return {"error": error.message, "reasons": list(error.reasons), "suggestion": error.suggestion}
     data = found.to_json()

@@ -1,4 +1,4 @@
-"""Requests for a report: of a plan file with the files that it is compared with, or of the answer of a search."""
+"""Make the request for a report: from a plan file and the plans to compare with, or from the answer of a search."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Draw stacked horizontal bars as a static SVG picture in colour-blind-safe colours.
 
-Colours: the eight of M. Okabe and K. Ito, "Color Universal Design" (2008), then grey. Everything is an attribute,
+Everything is an attribute,
 since viewers of notebooks strip style sheets; the paper is white in light and dark themes.
 """
 
@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
+from meshwright.schedules.picture.palette import OKABE_ITO
 from meshwright.schedules.picture.svg_elements import pixels, printable, shape, shortened, text_width
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000", "#999999")
+COLOURS = OKABE_ITO
 PAPER, INK, FAINT = "#ffffff", "#1b1f24", "#59626c"
 FONT = "system-ui,-apple-system,Segoe UI,Arial,sans-serif"
 SIZE = 12.0

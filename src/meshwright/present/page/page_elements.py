@@ -1,4 +1,4 @@
-"""Elements of a page: sections, tables behind charts, lists and figures with a caption."""
+"""Build the HTML elements of a page: sections, places of charts, tables and lists."""
 
 from collections.abc import Callable, Iterable
 from xml.etree.ElementTree import Element, SubElement

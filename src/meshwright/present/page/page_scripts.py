@@ -1,4 +1,4 @@
-"""Read the scripts and the style sheet of a page, and say which of them a browser may run."""
+"""Read the scripts and the style sheet of a page, and write the content security policy that allows them."""
 
 from base64 import b64encode
 from functools import cache

@@ -85,6 +85,7 @@ def _add_data(body: Element, data: Data) -> None:
     shown["words"] = {
         "parts": PARTS,
         "kind_colours": KIND_COLOURS,
+        "action_colours": sections.ACTION_COLOURS,
         "pareto": [plan_words(point["plan"]) for point in points],
     }
     text = json.dumps(shown, separators=(",", ":"), allow_nan=False)

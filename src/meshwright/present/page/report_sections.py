@@ -22,16 +22,19 @@ from meshwright.present.plan_answers.training_estimate import print_goodput, pri
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]
-ACTIONS = {
-    "forward": "#0072b2",
-    "backward": "#e69f00",
-    "weight gradients": "#d55e00",
-    "messages": "#56b4e9",
-    "gather and reduce": "#009e73",
-    "optimizer": "#cc79a7",
-    "other": "#999999",
+ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "forward": ("#0072b2", ("F",)),
+    "backward": ("#e69f00", ("B", "I")),
+    "weight gradients": ("#d55e00", ("W",)),
+    "vocabulary": ("#f0e442", ("E", "S", "T", "D")),
+    "messages": ("#56b4e9", ("SEND_F", "SEND_B")),
+    "gather and reduce": ("#009e73", ("GATHER", "REDUCE", "REDUCE_MIRRORED", "REDUCE_TIED")),
+    "optimizer": ("#cc79a7", ("NORM", "PERTURB", "STEP", "VALIDATE")),
+    "other": ("#999999", ()),
 }
-"""Colours of actions, as ``timeline.js`` draws them."""
+"""Colour and kinds of the actions of each entry of the legend."""
+ACTION_COLOURS = {kind: colour for colour, kinds in ACTIONS.values() for kind in kinds}
+"""The colour of each kind of action; all further kinds are "other"."""
 
 
 def compared_plans(page: Element, data: Data) -> None:
@@ -130,7 +133,7 @@ def timeline(page: Element, data: Data) -> None:
             f"{length}; none of its times was measured. {streams} Zoom with the wheel, drag to move.",
         )
         keys = element(found, "ul", class_="keys")
-        for name, colour in ACTIONS.items():
+        for name, (colour, _) in ACTIONS.items():
             item = element(keys, "li")
             box = element(item, "svg", width="11", height="11", aria_hidden="true")
             element(box, "rect", width="11", height="11", fill=colour)

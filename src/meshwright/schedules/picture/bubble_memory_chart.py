@@ -1,12 +1,11 @@
-"""Draw the bubble of schedules against the memory of their fullest rank, a line for each schedule."""
+"""Draw the bubble of schedules against the peak memory of their fullest rank, one line per schedule."""
 
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, tostring
 
+from meshwright.schedules.picture.palette import OKABE_ITO
 from meshwright.schedules.picture.svg_elements import printable, shape, text_width
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000", "#999999")
-"""M. Okabe and K. Ito, "Color Universal Design" (2008): distinguishable with every kind of colour vision."""
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT, SIZE = 640.0, 400.0, 64.0, 56.0, 48.0, 24.0, 12.0
 PAPER, INK, FAINT = "#ffffff", "#1b1f24", "#d0d7de"
 FONT = "system-ui,-apple-system,Segoe UI,Arial,sans-serif"
@@ -38,7 +37,7 @@ def bubble_against_memory(points: Sequence[Point]) -> str:
     names = list(dict.fromkeys(name for name, *_ in points))
     left = 8.0
     for number, name in enumerate(names):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = OKABE_ITO[number % len(OKABE_ITO)]
         own = sorted((memory, bubble) for other, memory, bubble in points if other == name)
         dots = [place(*point) for point in own]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in dots)

@@ -70,3 +70,17 @@ class Tone:
 def kind_shown(kind: str) -> str:
     """Return the row of the table that a kind is drawn by."""
     return kind if kind in PAINTS else OTHER
+
+
+OKABE_ITO = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#f0e442",
+    "#000000",
+    "#999999",
+)
+"""Colours for every kind of colour vision: M. Okabe and K. Ito, "Color Universal Design" (2008), then grey."""

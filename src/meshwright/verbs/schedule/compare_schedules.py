@@ -1,4 +1,4 @@
-"""Compare pipeline schedules of one pipeline: named ones, lists of files, searched ones, under one limit or several.
+"""Compare schedules of one pipeline: named, from files, or searched, under one memory limit or several.
 
 Under several memory limits each schedule has a row for each: those that heed the limit are made anew, the others are
 the same lists, which fit or do not. ``auto`` is searched under each limit.

@@ -127,6 +127,10 @@ function words(plan) {
   ].join(", ");
 }
 
+function probability(report) {
+  return report.fits_probability === null ? "" : "probability " + report.fits_probability.toFixed(2);
+}
+
 function interval(report) {
   return report.step_time_low_s === null ? "" : seconds(report.step_time_low_s) + " to " + seconds(report.step_time_high_s);
 }
@@ -150,9 +154,9 @@ function showAnswer(document_) {
   const best = document_.plans[0], report = best.predict, memory = report.memory_bytes;
   const cards = element("dl", { class: "figures" },
     card("step time (predicted)", seconds(report.step_time_s), "80 %: " + interval(report)),
-    card("tokens per second", Math.round(report.tokens_per_s).toLocaleString("en"), "MFU " + (100 * report.mfu).toFixed(1) + " %"),
+    card("tokens per second", Math.round(report.tokens_per_s).toLocaleString("en"), report.mfu === null ? "" : "MFU " + (100 * report.mfu).toFixed(1) + " %"),
     card("memory, fullest device", bytes(memory.total), "of " + bytes(memory.capacity)),
-    card("verdict", report.fits ? "fits" : "does not fit", "probability " + report.fits_probability.toFixed(2), report.fits ? "good" : "bad"),
+    card("verdict", report.fits ? "fits" : "does not fit", probability(report), report.fits ? "good" : "bad"),
     report.usd_per_step === null ? null : card("money per step", "$" + report.usd_per_step.toFixed(4), "$" + report.usd_per_hour.toFixed(2) + " per hour"),
     report.training && report.training.days ? card("whole training", report.training.days.value.toFixed(1) + " days", report.training.usd ? "$" + Math.round(report.training.usd.value).toLocaleString("en") : "") : null);
   const rows = document_.plans.map((one, at) => [
@@ -338,7 +342,7 @@ fit.addEventListener("submit", async (event) => {
   }
   const memory = found.memory_bytes, kinds = ["parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace"];
   place.replaceChildren(
-    element("p", { class: found.fits ? "good" : "bad" }, (found.fits ? "It fits" : "It does not fit") + ": " + bytes(memory.total) + " of " + bytes(memory.usable) + " usable, probability " + found.fits_probability.toFixed(2) + "."),
+    element("p", { class: found.fits ? "good" : "bad" }, (found.fits ? "It fits" : "It does not fit") + ": " + bytes(memory.total) + " of " + bytes(memory.usable) + " usable" + (found.fits_probability === null ? "." : ", " + probability(found) + ".")),
     element("div", { class: "chart low", id: "chart-fit", role: "img", "aria-label": "Memory of the fullest device by kind" }),
     table(["kind", "bytes"], kinds.filter((kind) => memory[kind]).map((kind) => [kind, bytes(memory[kind])]), "Memory of the fullest device"));
   chart("chart-fit", (colours) => ({

@@ -2,10 +2,6 @@
 // The simulated step: a band for each pipeline rank, with a lane for each of its streams. All actions in view are
 // drawn, those of one colour of a lane as one shape; nothing is sampled.
 
-const ACTION_COLOURS = {
-  F: "#0072b2", B: "#e69f00", I: "#e69f00", W: "#d55e00", S: "#56b4e9", T: "#cc79a7", E: "#56b4e9", D: "#cc79a7",
-  SEND_F: "#56b4e9", SEND_B: "#f0c060", GATHER: "#009e73", REDUCE: "#009e73", STEP: "#cc79a7",
-};
 const OTHER_ACTION = "#999999";
 const ACTION_WORDS = {
   F: "forward", B: "backward", I: "backward, input", W: "backward, weights", SEND_F: "send forward", SEND_B: "send backward",
@@ -77,7 +73,7 @@ function drawTimeline(step) {
       const colours = new Map();
       for (let where = firstBehind(lane, view.from); where < lane.body.length && lane.start[where] <= view.to; where++) {
         const body = bodies[lane.body[where]];
-        const colour = ACTION_COLOURS[body.action] || OTHER_ACTION;
+        const colour = data.words.action_colours[body.action] || OTHER_ACTION;
         const left = Math.max(view.left, view.x(lane.start[where]));
         const right = Math.min(view.right, view.x(lane.start[where] + body.duration));
         if (!colours.has(colour)) colours.set(colour, []);
