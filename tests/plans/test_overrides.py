@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from plan_cases import DENSE, short_plan, short_plans
 
 from meshwright.errors import InputError, PlanError
+from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.overrides import apply_overrides, moved_degrees, overrides_between
 from meshwright.schedules.choice import ScheduleChoice
@@ -91,6 +92,31 @@ def test_names_find_their_section_and_values_their_type():
     assert plan.layout.sequence_parallel is False
     assert plan.layout.rank_order[0] == "pp"
     assert (plan.gather, plan.stack) == ("per-step", "torchtitan@0.3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["context=ulysses"], "ulysses"),
+        (["context=ring+ulysses2"], "ring+ulysses2"),
+        (["layout.context={form: ring, ulysses: 2}"], "ring+ulysses2"),
+        (["context.ulysses=4"], "all-gather+ulysses4"),
+        (["context.pieces=contiguous"], Context(form="all-gather", ulysses=2, pieces="contiguous")),
+        (["context.ulysses=1"], "all-gather"),
+    ],
+)
+def test_a_form_of_context_parallelism_has_one_word_everywhere(changes, expected):
+    plan = short_plan({"pp": 4, "cp": 8, "dp_shard": 2, "context": "all-gather+ulysses2"})
+    assert apply_overrides(plan, changes, 64).layout.context == expected
+
+
+@pytest.mark.parametrize("word", ["ring+ulysses1", "ulysses+ulysses2", "ring+", "ring+ulysses", "+ulysses2"])
+def test_a_word_that_is_no_form_is_refused_with_an_example(word):
+    with pytest.raises(InputError) as caught:
+        apply_overrides(short_plan(), [f"context={word}"], 64)
+    (problem,) = caught.value.problems
+    assert "must be one of ring, all-gather" in problem.rule
+    assert problem.suggestion == "write `context: ring+ulysses4`"
 
 
 @pytest.mark.parametrize(

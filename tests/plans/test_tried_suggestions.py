@@ -97,7 +97,7 @@ def changed_plans(draw):
         "sequence_parallel": st.sampled_from(("true", "false")),
         "sharding": st.sampled_from(("none", "zero1", "zero2", "zero3")),
         "schedule": st.sampled_from(("gpipe", "1f1b", "interleaved-1f1b", "zb-v", "dualpipe")),
-        "context": st.sampled_from(("ring", "ulysses", "all-gather", "{form: ring, ulysses: 3}")),
+        "context": st.sampled_from(("ring", "ulysses", "all-gather", "ring+ulysses3")),
         "precision": st.sampled_from(("bf16", "fp8", "mxfp8")),
         "gather": st.sampled_from(("per-layer", "per-step", "per-unit")),
     }

@@ -1,20 +1,22 @@
 """Context parallelism in a plan: a form (``plans/context_parallel_forms``) with its knobs.
 
-With ``ulysses: u`` beside a form, cp has two dimensions: u neighbours exchange heads, cp/u of such groups run the form
-among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that
+With ``ring+ulysses4``, in full ``{form: ring, ulysses: 4}``, cp has two dimensions: 4 neighbours exchange heads, cp/4 of
+such groups run the ring among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that
 all have equal work under a causal mask; with contiguous pieces the last rank has most.
 """
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.context_parallel_forms.form_kind import ContextFormKind
 from meshwright.plans.files.strict_types import Strict, name_or_mapping, one_of
 
 N = TypeVar("N")
-ContextForm = Annotated[str, one_of(lambda: CONTEXT_FORMS)]
+FORM_NAMES = one_of(lambda: CONTEXT_FORMS)
+ContextForm = Annotated[str, FORM_NAMES]
 SequencePieces = Literal["head-tail", "contiguous"]
 MAX_ULYSSES = 2**20
 
@@ -27,9 +29,7 @@ class Context(Strict):
     pieces: SequencePieces = "head-tail"
 
     def __str__(self) -> str:
-        inner = [f"ulysses {self.ulysses}"] if self.ulysses > 1 else []
-        pieces = [self.pieces] if self.pieces == "contiguous" else []
-        return ", ".join((self.form, *inner, *pieces))
+        return f"{self.word}, {self.pieces}" if self.pieces == "contiguous" else self.word
 
     @property
     def kind(self) -> ContextFormKind:
@@ -68,28 +68,38 @@ def parse_context(word: str) -> Context:
     raise ValueError(f"must be one of {names}, or in two dimensions with an inner degree: ring+ulysses4")
 
 
-def _name_alone(value: str | Context) -> str | Context:
-    """Return the form's name where it has no other field."""
-    if isinstance(value, Context) and value == Context(form=value.form):
-        return value.form
+def _checked_word(value: object) -> object:
+    """Return the word of a form, in one dimension or two."""
+    if isinstance(value, str) and "+" in value:
+        try:
+            return parse_context(value).word
+        except ValueError as error:
+            raise PydanticCustomError("context_form", "{rule}", {"rule": str(error)}) from None
+    return FORM_NAMES.func(value)  # type: ignore[call-arg]
+
+
+def _word_alone(value: str | Context) -> str | Context:
+    """Return the form's word where that says everything."""
+    if isinstance(value, Context) and value == parse_context(value.word):
+        return value.word
     return value
 
 
 NamedContext = Annotated[
-    Annotated[ContextForm, Tag("<name>")] | Annotated[Context, Tag("<mapping>")],
+    Annotated[str, BeforeValidator(_checked_word), Tag("<name>")] | Annotated[Context, Tag("<mapping>")],
     Discriminator(name_or_mapping),
-    AfterValidator(_name_alone),
+    AfterValidator(_word_alone),
 ]
-"""A name, or a mapping where more than the name is given."""
+"""A word, or a mapping where a form has other pieces than the usual ones."""
 
 
 def context_in_full(given: str | Context | None) -> Context:
     """Return the form in full; the usual one where a plan has none."""
     if given is None:
         return USUAL
-    return given if isinstance(given, Context) else Context(form=given)
+    return given if isinstance(given, Context) else parse_context(given)
 
 
 def shortest(given: str | Context | None) -> str | Context | None:
     """Return the shortest spelling; None for the usual form."""
-    return None if context_in_full(given) == USUAL else _name_alone(context_in_full(given))
+    return None if context_in_full(given) == USUAL else _word_alone(context_in_full(given))

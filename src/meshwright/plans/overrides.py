@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from meshwright.errors import InputError, PlanError, Problem, attempted, nearest, written
 from meshwright.plans.choices import CHOICES
-from meshwright.plans.context_parallel import USUAL
+from meshwright.plans.context_parallel import USUAL, context_in_full
 from meshwright.plans.files.expert_pairs_file import read_routing_file
 from meshwright.plans.files.validation_messages import sections, validated
 from meshwright.plans.files.yaml_text import read_value
@@ -24,7 +24,7 @@ from meshwright.plans.rules.expert_order import read_expert_order
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
 IN_FILES = {"workload.routing": read_routing_file, "layout.expert_order": read_expert_order}
-NAME_IN = {"context": "form", "capacity": "factor"}
+NAME_IN = {"capacity": "factor"}
 """Where a mapping has what a name or a number alone says, if not under ``name``."""
 
 
@@ -93,7 +93,7 @@ def _values(plan: ShortPlan, others: ShortPlan) -> dict[str, object]:
         "layout.rank_order": layout.rank_order,
         "layout.node_order": layout.node_order,
         "layout.expert_order": layout.expert_order,
-        "layout.context": layout.to_data().get("context", USUAL.form),
+        "layout.context": layout.to_data().get("context", USUAL.word),
         "sharding": plan.sharding,
         "gather": plan.gather or default_gather(others.sharding, others.layout.pp),
         "pipeline.micro_batch": pipeline.micro_batch,
@@ -177,11 +177,19 @@ def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
     key, *below = path
     if below:
         inner = data.get(key)
-        mapping = {} if inner is None else {NAME_IN.get(key, "name"): inner}
-        data[key] = inner = inner if isinstance(inner, dict) else mapping
+        data[key] = inner = inner if isinstance(inner, dict) else _in_full(key, inner)
         _put(inner, below, value)
     else:
         data[key] = value
+
+
+def _in_full(key: str, name: object) -> dict[str, object]:
+    """Return the mapping that a name or a number alone is short for."""
+    if name is None:
+        return {}
+    if key == "context":
+        return context_in_full(str(name)).model_dump()
+    return {NAME_IN.get(key, "name"): name}
 
 
 def _data_degrees_moved(before: ShortPlan, after: ShortPlan) -> ShortPlan:

@@ -7,7 +7,6 @@ from meshwright.frameworks.importing.command_line import GivenOption
 from meshwright.frameworks.importing.imported_file import Stage
 from meshwright.frameworks.megatron.importing.importer import import_megatron
 from meshwright.frameworks.megatron.importing.pipeline_layout import layout_of, read_layout
-from meshwright.plans.context_parallel import Context
 from meshwright.plans.layers.layer_assignment import balanced_counts
 
 SCRIPT = """#!/bin/bash
@@ -216,7 +215,7 @@ CONTEXTS = {
     "--cp-comm-type p2p": None,
     "--cp-comm-type all_gather": "all-gather",
     "--cp-comm-type a2a": "ulysses",
-    "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4": Context(form="ring", ulysses=2),
+    "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4": "ring+ulysses2",
 }
 
 

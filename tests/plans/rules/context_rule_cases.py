@@ -18,7 +18,7 @@ CONTEXT_CASES = [
         {"stack": CONTEXTS},
         "layout.context.ulysses",
         "cp % ulysses = 64 % 3 = 1 ≠ 0",
-        "ulysses: 2",
+        "context: ring+ulysses2",
     ),
     (
         long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ring", "ulysses": 8}}),
@@ -31,7 +31,7 @@ CONTEXT_CASES = [
         long_plan({"dp_shard": 8, "cp": 8, "context": {"form": "ulysses", "ulysses": 8}}),
         {"stack": CONTEXTS},
         "layout.context.ulysses",
-        "form: ulysses is over all of cp",
+        "form ulysses is over all of cp",
         "leave it out",
     ),
     (
@@ -39,7 +39,7 @@ CONTEXT_CASES = [
         {"stack": CONTEXTS},
         "layout.context",
         "kv_heads/tp % ulysses = 8/1 % 64 = 8 ≠ 0",
-        "context: {form: ring, ulysses: 8}",
+        "context: ring+ulysses8",
     ),
     (
         long_plan({"dp_shard": 32, "cp": 2, "context": "rsa"}),

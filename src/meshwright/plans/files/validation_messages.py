@@ -32,6 +32,7 @@ EXAMPLES = {
     "layouts": "layouts: {main: {grid: {dp_shard: 8}, order: [tp, cp, dp_shard, dp_replicate, pp]}}",
     "offload": "offload: {activations: 0.5}",
     "activations": "activations: 0.5",
+    "context": "context: ring+ulysses4",
     "factor": "factor: 1.25",
     "policy": "policy: hdp",
     "capacity_tokens": "capacity_tokens: 8192",

@@ -19,12 +19,12 @@ def context_dimensions(case: RuleInput) -> Iterator[Problem]:
         return
     field = "layout.context.ulysses"
     if context.kind.whole_sequences:
-        yield Problem(field, context.ulysses, f"form: {context.form} is over all of cp", "leave it out")
+        yield Problem(field, context.ulysses, f"form {context.form} is over all of cp", "leave it out")
     elif cp % context.ulysses:
         rule = f"cp % ulysses = {cp} % {context.ulysses} = {cp % context.ulysses} ≠ 0"
-        yield Problem(field, context.ulysses, rule, f"ulysses: {largest_divisor(cp, context.ulysses)}")
+        yield Problem(field, context.ulysses, rule, _fewer(case, largest_divisor(cp, context.ulysses)))
     elif cp == context.ulysses > 1:
-        rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form: {context.form}"
+        rule = f"ulysses {context.ulysses} is all of cp, so nothing is left for form {context.form}"
         yield Problem(field, context.ulysses, rule, f"context: {HEADS_ALONE.form}")
 
 
@@ -48,7 +48,7 @@ def _fewer(case: RuleInput, most: int) -> str:
         return f"context: {USUAL.form}"
     context = case.layout.context_in_full
     form = USUAL.form if context.kind.whole_sequences else context.form
-    return f"context: {{form: {form}, ulysses: {most}}}"
+    return f"context: {Context(form=form, ulysses=most).word}"
 
 
 def stack_contexts(case: RuleInput) -> Iterator[Problem]:
