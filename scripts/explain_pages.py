@@ -6,12 +6,13 @@ from functools import cache
 from markdown_table import table
 
 from meshwright import api
+from meshwright.explanation.choice_comparison import compare_values
 from meshwright.explanation.explain_plan import explained
 from meshwright.explanation.explanation_result import Explanation
 from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
 from meshwright.plans.overrides import apply_overrides
 from meshwright.plans.resolve import Resolved, resolve
-from meshwright.units import format_seconds
+from meshwright.units import format_bytes, format_seconds
 
 MODEL, CLUSTER, DEVICES = "llama-3.1-70b", "h100-sxm-80gb x 64", 64
 OTHER = ("tp=4", "cp=2")
@@ -69,6 +70,24 @@ def explained_against() -> str:
     """The example against a plan with more tensor parallelism."""
     found = _against()
     return _list([*found.summary, *found.lines])
+
+
+def explained_each() -> str:
+    """All forms of context parallelism of the example."""
+    found = compare_values(_best(), "context")
+    values = [one.to_json() for one in found.values]
+    rows = [
+        (
+            one["value"],
+            format_seconds(one["step_time_s"]),
+            "as in the plan" if one["own"] else f"{one['ratio'] - 1:+.1%}",
+            format_bytes(one["memory_bytes"]),
+        )
+        for one in values
+        if not one["rule"]
+    ]
+    refused = (f"{one['value']}: {one['rule']}" for one in values if one["rule"])
+    return "\n".join([table(("context", "step", "change", "memory"), rows), _list(refused)])
 
 
 def _list(sentences: Iterable[str]) -> str:

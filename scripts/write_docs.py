@@ -27,6 +27,7 @@ from explain_pages import (
     explained_against,
     explained_changes,
     explained_choices,
+    explained_each,
     explained_parts,
     explained_summary,
 )
@@ -211,6 +212,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "explained-choices": explained_choices,
     "explained-changes": explained_changes,
     "explained-against": explained_against,
+    "explained-each": explained_each,
     "verbs": verb_table,
     "verb-pages": verb_pages,
     "constants-given": constants_given,

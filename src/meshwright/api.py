@@ -21,7 +21,7 @@ from meshwright.plans.forms.short import (
     WorkloadSpec,
 )
 from meshwright.result import Report
-from meshwright.verbs.load_plan import PlanSource, plan_name
+from meshwright.verbs.load_plan import PlanSource
 from meshwright.verbs.load_plan import load as load
 from meshwright.verbs.predict.predict_plan import check_playable
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
@@ -29,6 +29,7 @@ from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
 if TYPE_CHECKING:
     from meshwright.calibration.calibrate_cluster import ClusterCalibration
     from meshwright.cost.constants_file import Given
+    from meshwright.explanation.choice_comparison import ChoiceComparison
     from meshwright.explanation.explanation_result import Explanation
     from meshwright.explanation.plan_comparison import PlanComparison
     from meshwright.validation.validate_runs import Validation
@@ -223,24 +224,19 @@ def explain(
     path: PlanSource,
     *,
     against: PlanSource | None = None,
+    each: str | None = None,
     constants: "Given | None" = None,
     progress: "Progress | None" = None,
-) -> "Explanation | PlanComparison":
+) -> "Explanation | PlanComparison | ChoiceComparison":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
 
-    ``against`` is a plan file, or "recommended" for the plan that ``plan`` recommends for the same question.
+    ``against`` is a plan file, or "recommended" for the plan that ``plan`` recommends for the same question; ``each``
+    is a choice of which all values are compared instead.
     Raises InputError for a plan that only minutes of playing would price, and for two that do not compare.
     """
-    from meshwright.explanation.explain_plan import explained
-    from meshwright.explanation.plan_comparison import compare_plans
-    from meshwright.explanation.plan_recommendation import is_recommended, recommended
+    from meshwright.explanation.explain_request import answer_explain
 
-    if against is None:
-        return explained(load(path, constants=constants), progress or (lambda what, part: None))
-    own = load(path, constants=constants)
-    with _below("against"):
-        other = recommended(own) if is_recommended(against) else load(against, constants=constants)
-    return compare_plans(own, other, plan_name(against, 1))
+    return answer_explain(path, against, each, constants, progress)
 
 
 def export(
@@ -471,15 +467,6 @@ def cluster_file(found: "ClusterCalibration") -> str:
     from meshwright.cluster.cluster_to_file import dump_cluster
 
     return dump_cluster(found.cluster)
-
-
-@contextmanager
-def _below(option: str) -> Iterator[None]:
-    """Problems of a second file name the option that it was given with."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(replace(p, field=f"{option}.{p.field}") for p in error.problems) from None
 
 
 @contextmanager

@@ -159,9 +159,15 @@ def compare(
     return Answer(found, lambda data: render_comparison(data, str(a), str(b)))
 
 
-def explain(plan: PathLike, *, against: PathLike | None = None, constants: Constants | None = None) -> Answer:
-    """Explain what a plan costs and what would change the answer, or its difference from ``against``."""
-    found = api.explain(plan, against=against, constants=constants)
+def explain(
+    plan: PathLike,
+    *,
+    against: PathLike | None = None,
+    each: str | None = None,
+    constants: Constants | None = None,
+) -> Answer:
+    """Explain a plan's cost and what changes the answer; or its difference from ``against``; or ``each`` value."""
+    found = api.explain(plan, against=against, each=each, constants=constants)
     data = found.to_json()
     return Answer(
         data,

@@ -19,6 +19,14 @@ def explain(
             help="Explain the difference from another plan file, or from: recommended.",
         ),
     ] = None,
+    each: Annotated[
+        str | None,
+        typer.Option(
+            "--each",
+            metavar="CHOICE",
+            help="Compare all values of one choice: context, recompute, schedule, tp, micro_batch.",
+        ),
+    ] = None,
     constants: Constants = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -30,7 +38,7 @@ def explain(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        found = api.explain(plan, against=against, constants=constants, progress=ProgressLine())
+        found = api.explain(plan, against=against, each=each, constants=constants, progress=ProgressLine())
         data = found.to_json()
         if as_json:
             print_json(data)

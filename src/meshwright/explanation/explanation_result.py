@@ -151,8 +151,9 @@ def public_explanation(
     searched: Mapping[str, Any],
     against: Mapping[str, Any] | None,
     origin: Mapping[str, str],
+    each: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the public form; what was not searched is null."""
+    """Return the public form; what was not searched or asked is null."""
     resolved = spent.subject.resolved
     return {
         "plan": (resolved.short or resolved.long).to_data(),
@@ -162,6 +163,7 @@ def public_explanation(
         "memory": spent.memory_json(),
         **{key: searched.get(key) for key in SEARCHED},
         "against": against,
+        "each": each,
         "tie_ratio": spent.subject.tie_ratio,
         "origin": {**spent.report.origin, **origin},
     }

@@ -1,8 +1,8 @@
 """Context parallelism in a plan: a form (``plans/context_parallel_forms``) with its knobs.
 
-With ``ring+ulysses4``, in full ``{form: ring, ulysses: 4}``, cp has two dimensions: 4 neighbours exchange heads, cp/4 of
-such groups run the ring among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces, one from either end, so that
-all have equal work under a causal mask; with contiguous pieces the last rank has most.
+With ``ring+ulysses4``, in full ``{form: ring, ulysses: 4}``, cp has two dimensions: 4 neighbours exchange heads, cp/4
+of such groups run the ring among each other (arXiv 2405.07719). ``pieces``: with head and tail a rank has two pieces,
+one from either end, so that all have equal work under a causal mask; with contiguous pieces the last rank has most.
 """
 
 from typing import Annotated, Literal, TypeVar

@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.context_parallel import Context, parse_context, shortest
+from meshwright.plans.context_parallel_forms import CONTEXT_FORMS
 from meshwright.plans.rules.context_parallel import stack_name
 from meshwright.plans.setting import Setting
 
@@ -59,6 +60,7 @@ def _heads_can_be_exchanged(given: ChoiceRuleInput, context: Context) -> Iterato
 
 context = Choice(
     path="layout.context",
+    names=tuple(CONTEXT_FORMS),
     parse=parse_context,
     example="ulysses",
     read=attrgetter("layout.context_in_full"),

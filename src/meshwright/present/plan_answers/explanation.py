@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from meshwright.present.console import console, percent, plain_table
+from meshwright.present.console import console, gib, percent, plain_table
 from meshwright.units import format_seconds
 
 SCHEDULES = 8
@@ -20,6 +20,9 @@ def render_explanation(data: dict[str, Any], plan: str, other: str | None) -> No
     _list(out, f"{plan} against {other}" if other else plan, data["summary"])
     if other:
         _print_against(out, data["against"], plan, other)
+        return
+    if data["each"]:
+        _print_each(out, data["each"])
         return
     _print_parts(out, data)
     _print_choices(out, data)
@@ -59,6 +62,34 @@ def _print_choices(out: Console, data: dict[str, Any]) -> None:
     refused = [f"{one['schedule']}: {one['rule']}" for one in schedule["refused"]]
     _list(out, "The schedule (predicted)", [schedule["text"], *others, *refused])
     _list(out, "The best others of a search (predicted)", [one["text"] for one in data["rivals"]])
+
+
+def _print_each(out: Console, each: dict[str, Any]) -> None:
+    """Print the values of a choice: plans that fit by their time, then the others, then what is refused."""
+    table = plain_table(
+        f"  {each['choice']}",
+        "step",
+        "change",
+        "GiB",
+        "fits",
+        "because",
+        texts=["because"],
+        wrapped=["because"],
+    )
+    allowed = [one for one in each["values"] if one["rule"] is None]
+    for one in allowed:
+        table.add_row(
+            f"{'*' if one['own'] else ' '} {one['value']}",
+            format_seconds(one["step_time_s"]),
+            "" if one["own"] else f"{one['ratio'] - 1:+.1%}",
+            gib(one["memory_bytes"]),
+            "yes" if one["fits"] else "no",
+            one["parts"],
+        )
+    out.print()
+    out.print(table)
+    out.print("[dim]* as in the plan. Predicted; differences of the busiest rank's exposed time.[/dim]")
+    _list(out, "Not possible", [f"{one['value']}: {one['rule']}" for one in each["values"] if one["rule"]])
 
 
 def _print_against(out: Console, data: dict[str, Any], plan: str, other: str) -> None:

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 def steps(plan: ShortPlan, devices: int, stack: Stack) -> Iterator[Step]:
     """Every step but those of the schedule, each plan once."""
-    usual = _with_usual_sequence(plan)
+    usual = with_usual_sequence(plan)
     seen = {usual}
     for moves, settings in (*_mesh(plan), *_chunked(plan), *_degrees(plan), *_values(plan, stack)):
         changed = try_overrides(usual, settings, devices)
@@ -64,7 +64,7 @@ def _schedule_settings(choice: ScheduleChoice, chunks: int) -> tuple[str, ...]:
     return (f"schedule={choice.name}", *knobs, f"virtual_stages={chunks}")
 
 
-def _with_usual_sequence(plan: ShortPlan) -> ShortPlan:
+def with_usual_sequence(plan: ShortPlan) -> ShortPlan:
     """Sequence parallelism left to its default where the plan has that, so that it follows tp."""
     layout = plan.layout
     if layout.sequence_parallel != (layout.tp > 1):

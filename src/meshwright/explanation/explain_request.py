@@ -1,0 +1,44 @@
+"""Answer ``explain``: everything about a plan, its difference from another one, or all values of one choice."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from meshwright.cost.constants_file import Given
+from meshwright.errors import InputError, Problem
+from meshwright.explanation.choice_comparison import ChoiceComparison, compare_values
+from meshwright.explanation.explain_plan import explained
+from meshwright.explanation.explanation_result import Explanation
+from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
+from meshwright.explanation.plan_recommendation import is_recommended, recommended
+from meshwright.verbs.load_plan import PlanSource, load, plan_name
+
+
+def answer_explain(
+    plan: PlanSource,
+    against: PlanSource | None,
+    each: str | None,
+    constants: Given | None,
+    progress: Callable[[str, float], None] | None,
+) -> Explanation | PlanComparison | ChoiceComparison:
+    """Return the answer. Raises InputError for what can not be loaded, compared or predicted in seconds."""
+    if against is not None and each is not None:
+        rule = "compares the plan with other values of a choice, and --against with another plan"
+        raise InputError(Problem("each", each, rule, "leave one of them out"))
+    own = load(plan, constants=constants)
+    if each is not None:
+        return compare_values(own, each)
+    if against is None:
+        return explained(own, progress or (lambda what, part: None))
+    with _problems_of("against"):
+        other = recommended(own) if is_recommended(against) else load(against, constants=constants)
+    return compare_plans(own, other, plan_name(against, 1))
+
+
+@contextmanager
+def _problems_of(option: str) -> Iterator[None]:
+    """Problems of a second file name the option that it was given with."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(replace(p, field=f"{option}.{p.field}") for p in error.problems) from None
