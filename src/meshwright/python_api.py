@@ -15,6 +15,7 @@ from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
 from meshwright.cli.terminal.launcher_ranks import is_first
+from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
@@ -91,7 +92,9 @@ def plan(
     ``constants`` of the cost model by name, as a file or a mapping. ``why``: the answer prints every reason, plan and
     count, not the summary. ``report``: a page about the recommended plan, or with the reasons where there is none.
     """
-    return planned(locals())
+    given = locals()
+    with notebook_progress() as progress:
+        return planned(given, progress)
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:
@@ -167,7 +170,8 @@ def explain(
     constants: Constants | None = None,
 ) -> Answer:
     """Explain a plan's cost and what changes the answer; or its difference from ``against``; or ``each`` value."""
-    found = api.explain(plan, against=against, each=each, constants=constants)
+    with notebook_progress() as progress:
+        found = api.explain(plan, against=against, each=each, constants=constants, progress=progress)
     data = found.to_json()
     return Answer(
         data,
@@ -192,7 +196,9 @@ def report(
 
     ``against``: plan files, or "recommended", to compare it with. ``no_search``: without the plans around it.
     """
-    return reported(locals())
+    given = locals()
+    with notebook_progress() as progress:
+        return reported(given, progress)
 
 
 def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
@@ -266,7 +272,8 @@ def check(
 
 def verify(plan: PathLike, *, ranks: int = 8) -> Answer:
     """Prove on local processes that a plan computes what one device computes."""
-    data = api.verify(plan, ranks=ranks).to_json()
+    with notebook_progress() as progress:
+        data = api.verify(plan, ranks=ranks, progress=progress).to_json()
     return Answer(data, render_verified, data["equal"])
 
 
@@ -323,7 +330,8 @@ def run(
         with options_named():
             trained = api.run(plan, options=own, settings=settings, **starting)
         return None if trained is None else Answer(trained.to_json(), render_trained)
-    return emulated_answer(plan, settings, ranks, limit, trace) if is_first() else None
+    with notebook_progress() as progress:
+        return emulated_answer(plan, settings, ranks, limit, trace, progress) if is_first() else None
 
 
 def measure(
@@ -343,11 +351,12 @@ def measure(
     if tests and not on:
         rule = "tests of collectives say nothing of devices"
         raise InputError(Problem("on", None, rule, "on='h100-sxm-80gb x 64'"))
-    found = (
-        api.measured_collectives(tests, on or "")
-        if tests
-        else api.measure(budget, processes=processes, on=on)
-    )
+    with notebook_progress() as progress:
+        found = (
+            api.measured_collectives(tests, on or "")
+            if tests
+            else api.measure(budget, processes=processes, on=on, progress=progress)
+        )
     if found is None:
         return None
     if output:

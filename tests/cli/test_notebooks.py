@@ -34,3 +34,4 @@ def test_a_notebook_runs(name, tmp_path):
     shown = [output for cell in found.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("text/html" in output.get("data", {}) for output in shown)
     assert not any(output.output_type == "error" for output in shown)
+    assert not any("<progress" in output.get("data", {}).get("text/html", "") for output in shown)
