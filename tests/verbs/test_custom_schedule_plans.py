@@ -9,6 +9,7 @@ from meshwright.cost.plan_report import closed_form
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.plans.files.plan_file import load_plan
+from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.simulate.plan_estimate import simulated_estimate
@@ -40,6 +41,50 @@ def plan_file(folder, text=SWAPPED, chunks=1, schedule="{file: mine.csv}"):
     path = folder / "plan.yaml"
     path.write_text(PLAN.replace("SCHEDULE", schedule).replace("CHUNKS", str(chunks)))
     return path
+
+
+def with_messages(name):
+    """The lists of a schedule with the messages between its stages, as torch writes them."""
+    made = api.schedule(name, ScheduleRequest(stages=RANKS, micro_batches=COUNT)).made
+    return format_csv(insert_messages(made.lists, made.shape.placement))
+
+
+def test_a_file_with_messages_costs_what_its_passes_cost(tmp_path):
+    bare = plan_file(tmp_path / "bare", schedule="1f1b")
+    sent = plan_file(tmp_path / "sent", with_messages("1f1b"))
+    assert api.predict(sent).step_time_s == pytest.approx(api.predict(bare).step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "rule"),
+    [
+        ("1RECV_F7,", "", "a message that is missing"),
+        ("0SEND_F0,", "0SEND_F0,0SEND_F0,", "a message that nobody needs"),
+        ("1RECV_F0,1F0", "1F0,1RECV_F0", "stands at"),
+    ],
+)
+def test_plans_and_schedule_refuse_a_file_for_the_same_message(tmp_path, wrong, right, rule):
+    text = with_messages("1f1b")
+    assert wrong in text
+    path = plan_file(tmp_path, text.replace(wrong, right, 1))
+    with pytest.raises(InputError) as of_plan:
+        api.predict(path)
+    with pytest.raises(InputError) as of_lists:
+        api.schedule(str(tmp_path / "mine.csv"), ScheduleRequest())
+    plain = [(problem.value, problem.rule) for problem in of_plan.value.problems]
+    assert plain == [(problem.value, problem.rule) for problem in of_lists.value.problems]
+    assert rule in plain[0][1]
+    assert of_plan.value.problems[0].field.endswith(f"mine.csv, line {1 + int(plain[0][0][0])}")
+
+
+MIXED = "0F0,0F1,0B0,0I1,0W1\n1F0,1B0,1F1,1I1,1W1\n"
+
+
+def test_a_file_that_no_plan_can_have_is_played_with_a_note(tmp_path):
+    (tmp_path / "mixed.csv").write_text(MIXED)
+    found = api.schedule(str(tmp_path / "mixed.csv"), ScheduleRequest()).to_json()
+    assert found["note"].startswith("no plan can have these lists: ")
+    assert "others are split" in found["note"]
 
 
 def chunks_of(kind):

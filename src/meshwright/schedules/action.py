@@ -63,6 +63,10 @@ SUMS: tuple[Kind, ...] = ("REDUCE_E", "REDUCE_S", "REDUCE_T")
 BROADCASTS: tuple[Kind, ...] = ("BROADCAST_F", "BROADCAST_B")
 EXCHANGES: tuple[Kind, ...] = (*SUMS, *BROADCASTS)
 """What all pipeline ranks exchange around the passes of a spread vocabulary: sums of all ranks, or one rank's."""
+SENDS: tuple[Kind, ...] = ("SEND_F", "SEND_B")
+RECEIVES: tuple[Kind, ...] = ("RECV_F", "RECV_B")
+MESSAGES: tuple[Kind, ...] = (*SENDS, *RECEIVES)
+"""What goes from the rank of a stage to the rank of the next or the previous one."""
 SUM_SENDS: tuple[Kind, ...] = ("SEND_NORM", "SEND_TOTAL")
 SUM_RECEIVES: tuple[Kind, ...] = ("RECV_NORM", "RECV_TOTAL")
 SUM_MESSAGES: tuple[Kind, ...] = (*SUM_SENDS, *SUM_RECEIVES)

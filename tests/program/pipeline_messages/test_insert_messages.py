@@ -3,8 +3,7 @@ from itertools import pairwise
 import pytest
 
 from meshwright.program.pipeline_messages.insert_messages import insert_messages
-from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS
-from meshwright.schedules.action import format_actions, parse_actions
+from meshwright.schedules.action import RECEIVES, SENDS, format_actions, parse_actions
 from meshwright.schedules.generators import SCHEDULES
 
 

@@ -57,7 +57,7 @@ def test_the_lists_of_the_table_are_the_same_schedule_when_they_are_written(name
         (("0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"), "mine.csv", "0B0 1F1", "wait for each other"),
         (("0F0 0B0", "", "1F0 1B0"), "mine.csv, line 2", "", "nothing to do"),
         (("0F0 0F2 0B2 0B0",), "mine.csv", "micro-batch 2", "no pass has micro-batch 1"),
-        (("0F0 0SEND_F0 0B0", "1F0 1B0"), "mine.csv, line 1", "0SEND_F0", "passes only"),
+        (("0F0 STEP 0B0", "1F0 1B0"), "mine.csv, line 1", "STEP", "passes only"),
         (("0F0 0E0 0B0",), "mine.csv, line 1", "0E0", "share of the vocabulary, which is 1"),
         (("0F0 0B0", "1F0 2F0 2B0 1B0"), "mine.csv, line 1", 1, "equally many"),
         (("0F0 0F1 0I0 0W0 0B1", "1F0 1F1 1I0 1W0 1B1"), "mine.csv, line 2", "1B1", "others are split"),

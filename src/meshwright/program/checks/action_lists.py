@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from meshwright.errors import Problem
 from meshwright.program.checks.checked_program import CheckedProgram, Rule
-from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS, check_messages
+from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.action import (
     COMPUTE_KINDS,
     EXCHANGES,
+    MESSAGES,
     PASS_KINDS,
     VOCABULARY_KINDS,
     Action,
@@ -21,7 +22,7 @@ from meshwright.schedules.forward_only_lists import PERTURB, forward_only_lists
 
 FORWARD_ONLY, WHOLE, SPLIT = (1, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 1)
 """Counts of F, B, I and W of a stage and a micro-batch."""
-MESSAGES = frozenset((*SENDS, *RECEIVES, *EXCHANGES))
+MESSAGES_AND_EXCHANGES = frozenset((*MESSAGES, *EXCHANGES))
 
 
 def every_pass_once(case: CheckedProgram) -> Iterator[Problem]:
@@ -144,7 +145,7 @@ def every_message_once(case: CheckedProgram) -> Iterator[Problem]:
     expected = _expected_messages(case)
     complete = True
     for rank, actions in enumerate(case.program.lists):
-        found = Counter(action for action in actions if action.kind in MESSAGES)
+        found = Counter(action for action in actions if action.kind in MESSAGES_AND_EXCHANGES)
         if found == expected[rank]:
             continue
         for action in (expected[rank] - found).elements():

@@ -22,12 +22,11 @@ from meshwright.program.lowering.optimizer_post_validation import (
     sums_on,
     validation_on,
 )
-from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS
-from meshwright.schedules.action import EXCHANGES, PASS_KINDS, Action
+from meshwright.schedules.action import EXCHANGES, MESSAGES, PASS_KINDS, Action
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.forward_only_lists import PERTURB
 
-PASSES_AND_MESSAGES = (*PASS_KINDS, *SENDS, *RECEIVES, *EXCHANGES, *COPIES)
+PASSES_AND_MESSAGES = (*PASS_KINDS, *MESSAGES, *EXCHANGES, *COPIES)
 NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 

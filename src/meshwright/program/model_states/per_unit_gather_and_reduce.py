@@ -20,8 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS
-from meshwright.schedules.action import MAKE_GRADIENTS, Action, Kind
+from meshwright.schedules.action import MAKE_GRADIENTS, RECEIVES, SENDS, Action, Kind
 from meshwright.schedules.micro_batch_units import unit_of
 
 NEED_PARAMETERS: tuple[Kind, ...] = ("F", "B", "I")

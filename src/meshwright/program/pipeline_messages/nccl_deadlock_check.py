@@ -19,11 +19,9 @@ from typing import NamedTuple
 from meshwright.errors import Problem
 from meshwright.program.lowering.optimizer_post_validation import PostValidationSums
 from meshwright.program.pipeline_messages.all_rank_exchanges import AllRankExchanges, check_order
-from meshwright.schedules.action import Action, ActionLists
+from meshwright.schedules.action import MESSAGES, RECEIVES, SENDS, Action, ActionLists
 from meshwright.schedules.dependencies import StageChains
 
-SENDS = ("SEND_F", "SEND_B")
-RECEIVES = ("RECV_F", "RECV_B")
 _NEIGHBOUR: dict[str, int] = {"SEND_F": 1, "RECV_F": -1, "SEND_B": -1, "RECV_B": 1}
 """From the stage of an action to the stage at the other end of its message."""
 
@@ -117,7 +115,7 @@ def _communicators(lists: ActionLists, placement: Sequence[int], per_direction: 
     queues: _Queues = defaultdict(lambda: defaultdict(deque))
     for rank, actions in enumerate(lists):
         for position, action in enumerate(actions):
-            if action.kind not in SENDS + RECEIVES:
+            if action.kind not in MESSAGES:
                 continue
             message = message_of(action)
             ends = placement[message.stage], placement[message.stage + _NEIGHBOUR[f"SEND_{message.kind}"]]
@@ -168,7 +166,7 @@ def _misplaced(lists: ActionLists, placement: Sequence[int]) -> list[Problem]:
     problems = []
     for rank, actions in enumerate(lists):
         for action in actions:
-            if action.kind in SENDS + RECEIVES and not _belongs(action, rank, placement):
+            if action.kind in MESSAGES and not _belongs(action, rank, placement):
                 rule = "there is no such message on this rank"
                 problems.append(Problem(f"lists.{rank}", str(action), rule, "take it out"))
     return problems

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem
-from meshwright.schedules.action import Action, ActionLists, parse_actions
+from meshwright.schedules.action import MESSAGES, Action, ActionLists, parse_actions
 
 MAX_BYTES = 2**24
 MAX_RANKS = 2**16
@@ -75,6 +75,11 @@ def lists_from_csv(text: str, where: str = "lists") -> list[list[Action]]:
     if not any(lists):
         raise InputError(Problem("file", where, "holds no action", FORM))
     return lists
+
+
+def without_messages(lists: ActionLists) -> list[list[Action]]:
+    """Return the lists without messages between stages."""
+    return [[action for action in actions if action.kind not in MESSAGES] for actions in lists]
 
 
 def _words(cell: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import PurePath
 from meshwright.errors import InputError, Problem
 from meshwright.schedules.action import Action, ActionLists
 from meshwright.schedules.custom.check_lists import check_lists, first_of, within_limit
-from meshwright.schedules.custom.csv_file import lists_from_csv
+from meshwright.schedules.custom.csv_file import lists_from_csv, without_messages
 from meshwright.schedules.custom.inferred_shape import Shape, shape_of
 from meshwright.schedules.custom.vocabulary_passes import (
     playable_barriers,
@@ -64,7 +64,7 @@ class CustomSchedule:
     @property
     def problems(self) -> list[Problem]:
         """All that is wrong with them, by line."""
-        return list(map(self._in_place, _judged(self.lines).problems))
+        return list(map(self.in_place, _judged(self.lines).problems))
 
     def beyond(self, memory_limit: float) -> list[Problem]:
         """Ranks that hold more than a limit, in times of what 1F1B holds; nothing of lists that are wrong."""
@@ -72,10 +72,10 @@ class CustomSchedule:
         if shape is None or self.kind is None:
             return []
         problems = within_limit(lists, shape, memory_limit * PASS_MEMORY * len(lists), kept=0.5)
-        return [replace(self._in_place(p), suggestion="W and B before more F") for p in problems]
+        return [replace(self.in_place(p), suggestion="W and B before more F") for p in problems]
 
-    def _in_place(self, problem: Problem) -> Problem:
-        """Return a problem in the words of the file: its lines begin with 1."""
+    def in_place(self, problem: Problem) -> Problem:
+        """Return a problem of the lists in the words of the file: its lines begin with 1."""
         if not self.file:
             return replace(problem, field=self._place(problem.field))
         hint = _LIST.sub(lambda found: f"line {int(found[1]) + 1}", problem.suggestion)
@@ -100,7 +100,7 @@ class _Judged:
 @lru_cache(maxsize=64)
 def _judged(lines: tuple[str, ...]) -> _Judged:
     try:
-        lists = lists_from_csv("\n".join(lines))
+        lists = without_messages(lists_from_csv("\n".join(lines)))
     except InputError as error:
         return _Judged([], error.problems)
     passes = without_vocabulary_passes(lists)

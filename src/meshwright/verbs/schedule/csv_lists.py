@@ -11,19 +11,18 @@ from collections.abc import Iterator, Sequence
 
 from meshwright.errors import InputError, Problem
 from meshwright.program.pipeline_messages.insert_messages import insert_messages
-from meshwright.program.pipeline_messages.nccl_deadlock_check import RECEIVES, SENDS, check_messages
-from meshwright.schedules.action import Action, ActionLists
+from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
+from meshwright.schedules.action import MESSAGES, SENDS, Action, ActionLists
 from meshwright.schedules.custom.check_lists import check_lists, first_of
-from meshwright.schedules.custom.csv_file import read_lists
+from meshwright.schedules.custom.csv_file import lists_from_csv, read_lists, without_messages
+from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.custom.inferred_shape import Shape, shape_of
-
-MESSAGES = SENDS + RECEIVES
 
 
 def lists_of_file(path: str) -> tuple[list[list[Action]], Shape]:
     """Read the passes of a CSV file and the shape of their pipeline. Raise InputError with every problem."""
     lists = read_lists(path)
-    passes = [[action for action in actions if action.kind not in MESSAGES] for actions in lists]
+    passes = without_messages(lists)
     problems = check_lists(passes)
     if problems:
         raise InputError(problems)
@@ -32,6 +31,17 @@ def lists_of_file(path: str) -> tuple[list[list[Action]], Shape]:
     if problems:
         raise InputError(problems)
     return passes, shape
+
+
+def message_problems_of(schedule: CustomSchedule) -> list[Problem]:
+    """Return the problems of the messages in lists of a plan; nothing where the lists have other problems."""
+    if schedule.problems:
+        return []
+    lists = lists_from_csv("\n".join(schedule.lines))
+    passes = without_messages(lists)
+    if passes == lists:
+        return []
+    return list(map(schedule.in_place, message_problems(lists, passes, shape_of(passes))))
 
 
 def message_problems(lists: ActionLists, passes: ActionLists, shape: Shape) -> list[Problem]:

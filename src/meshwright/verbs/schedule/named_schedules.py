@@ -9,6 +9,7 @@ from meshwright.schedules.activation_memory import levels
 from meshwright.schedules.bubble_metrics import Figures, figures_of
 from meshwright.schedules.custom.check_lists import within_limit
 from meshwright.schedules.custom.csv_file import format_csv
+from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.timeline import Timeline, played
 from meshwright.verbs.schedule.schedule_request import (
@@ -67,8 +68,16 @@ class Scheduled:
             "memory_limit": self.made.limit,
             "fits": not self.over_limit,
             "stages_given": self.made.stages_given,
-            "note": SCHEDULES[self.made.name].note if self.made.name in SCHEDULES else "",
+            "note": self.note,
         }
+
+    @property
+    def note(self) -> str:
+        """Return a remark on the figures of a named schedule, or why no plan can have other lists."""
+        if self.made.name in SCHEDULES:
+            return SCHEDULES[self.made.name].note
+        refused = CustomSchedule(tuple(self.csv().splitlines())).problems
+        return f"no plan can have these lists: {refused[0]}" if refused else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the public form; ``actions`` have ``start``, ``end`` and ``held`` (after)."""
