@@ -25,11 +25,9 @@ from statistics import mean, pstdev
 from meshwright import __version__, api
 from meshwright.model.load import load_model
 from meshwright.model.named_tensors import named_parameters
+from meshwright.present.svg.line_chart import LineChart, line_chart
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-from line_chart import line_chart  # noqa: E402  a script's folder is no package
-
 PAGE = ROOT / "benchmarks" / "loss-curves.md"
 PICTURE, ADAPTED_PICTURE = PAGE.with_suffix(".svg"), PAGE.with_name("loss-curves-adapted.svg")
 CONFIG = ROOT / "examples" / "small-llama" / "config.json"
@@ -216,7 +214,7 @@ def picture(title: str, found: Losses) -> str:
         recipe: [(float(step), mean(run[step - 1] for run in runs)) for step in SHOWN]
         for recipe, runs in found.items()
     }
-    return line_chart(title, "steps", "loss", lines)
+    return line_chart(LineChart(title=title, across="steps", up="loss", lines=lines, logarithmic=True))
 
 
 def main() -> None:

@@ -3,18 +3,18 @@
 Every figure is predicted here, by the functions that ``meshwright predict`` and ``meshwright plan`` use.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
 
-from line_chart import line_chart
 from markdown_table import table
 
 from meshwright.errors import InputError
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.resolve import resolve
 from meshwright.plans.setting import Setting
+from meshwright.present.svg.line_chart import LineChart, line_chart
 from meshwright.search.space.legal_plans import Keep
 from meshwright.stack.load import DEFAULT_STACK
 from meshwright.verbs.plan.plan_on_cluster import setting_of
@@ -276,11 +276,15 @@ def charts() -> dict[str, str]:
         ends = [(case.sizes[0], 100.0), (case.sizes[-1], 100 * case.published_strong)]
         efficiencies[f"published: {case.model}, strong"] = ends
     return {
-        "hardware-scaling.svg": line_chart(
-            "7B, one sequence of 4,096 per device", "devices", "tokens per second and device", rates
+        "hardware-scaling.svg": _over_devices(
+            "7B, one sequence of 4,096 per device", "tokens per second and device", rates
         ),
-        "frontier.svg": line_chart("Scaling on MI250X", "devices", "efficiency, %", efficiencies),
+        "frontier.svg": _over_devices("Scaling on MI250X", "efficiency, %", efficiencies),
     }
+
+
+def _over_devices(title: str, up: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    return line_chart(LineChart(title=title, across="devices", up=up, lines=lines, logarithmic=True))
 
 
 def _points(device: str, tp: int) -> list[tuple[float, float]]:

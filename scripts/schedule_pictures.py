@@ -5,8 +5,8 @@ from dataclasses import replace
 from compare_placements import stage_times
 from schedule_pages import SMALL, played
 
+from meshwright.present.schedule_picture import Panel, schedule_svg, schedules_svg
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.schedules.picture import Panel, schedule_svg, schedules_svg
 from meshwright.schedules.timeline import run
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.schedules.vocabulary.pass_times import PassTimes, durations

@@ -35,8 +35,8 @@ from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
-from meshwright.present.runs.validation_scatter import scatter
 from meshwright.present.runs.verification import render_verified
+from meshwright.present.svg.validation_scatter import scatter
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 
 PathLike = str | Path

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from meshwright import api
 from meshwright.cli.main import app
 from meshwright.present.runs.validation import MOST_ROWS
-from meshwright.present.runs.validation_scatter import MAX_SOURCES, scatter
+from meshwright.present.svg.validation_scatter import MAX_SOURCES, scatter
 from meshwright.units import format_seconds
 
 ROW = [

@@ -34,7 +34,7 @@ def validate(
             check_writable(picture, "picture")
         found = api.validate(runs)
         if picture:
-            from meshwright.present.runs.validation_scatter import scatter
+            from meshwright.present.svg.validation_scatter import scatter
 
             write_whole(picture, scatter(found.points(), f"Predicted against measured: {Path(runs).name}"))
         if as_json:

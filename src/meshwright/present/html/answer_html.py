@@ -10,7 +10,7 @@ from meshwright.present.console import printable
 from meshwright.present.html.figures import figures_of
 from meshwright.present.html.html_items import html_items
 from meshwright.present.html.recorded_console import recorded
-from meshwright.present.html.stacked_bars import stacked_bars
+from meshwright.present.svg.stacked_bars import stacked_bars
 
 
 def answer_html(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from meshwright.present.html.stacked_bars import COLOURS, StackedBars
 from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words
 from meshwright.present.plan_answers.prediction import KINDS, PARTS
+from meshwright.present.svg.stacked_bars import COLOURS, StackedBars
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]

@@ -6,7 +6,6 @@ from xml.etree.ElementTree import Element
 
 from meshwright.present.console import console, percent
 from meshwright.present.html.figures import memory_bars
-from meshwright.present.html.stacked_bars import stacked_bars
 from meshwright.present.page import page_tables as tables
 from meshwright.present.page.page_elements import (
     add_list,
@@ -19,6 +18,7 @@ from meshwright.present.page.page_elements import (
 )
 from meshwright.present.plan_answers.prediction import interval, print_memory
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
+from meshwright.present.svg.stacked_bars import stacked_bars
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]

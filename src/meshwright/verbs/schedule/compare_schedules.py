@@ -36,16 +36,25 @@ class Compared:
 
     def svg(self) -> str:
         """Return a picture: bubble against memory for several limits, else all timelines, one below the other."""
-        from meshwright.schedules.picture import Panel, schedules_svg
-        from meshwright.schedules.picture.bubble_memory_chart import bubble_against_memory
+        from meshwright.present.schedule_picture import Panel, schedules_svg
+        from meshwright.present.svg.line_chart import LineChart, line_chart
 
         if len(self.limits) > 1:
-            points = [
-                (one.made.name, max(one.figures.peak_memory), one.figures.bubble_rate)
-                for one in self.found
-                if not one.over_limit
-            ]
-            return bubble_against_memory(points)
+            lines: dict[str, list[tuple[float, float]]] = {}
+            for one in self.found:
+                if not one.over_limit:
+                    point = (max(one.figures.peak_memory), one.figures.bubble_rate)
+                    lines.setdefault(one.made.name, []).append(point)
+            return line_chart(
+                LineChart(
+                    title="Bubble against memory",
+                    across="peak memory of the fullest rank (a pass of a whole rank: 2)",
+                    up="bubble, of the busiest rank's work",
+                    lines={name: sorted(line) for name, line in lines.items()},
+                    dots=True,
+                    shown="{:.1%}".format,
+                )
+            )
         panels = [
             Panel(
                 lists=one.made.lists,

@@ -118,7 +118,7 @@ class GraphLists:
 
     def svg(self) -> str:
         """Return a picture of the timeline."""
-        from meshwright.schedules.picture import Panel, schedules_svg
+        from meshwright.present.schedule_picture import Panel, schedules_svg
 
         answer, task = self.answer, self.answer.task
         panel = Panel(

@@ -105,7 +105,7 @@ class Scheduled:
 
     def svg(self) -> str:
         """Return a picture of the timeline."""
-        from meshwright.schedules.picture import schedule_svg
+        from meshwright.present.schedule_picture import schedule_svg
 
         made = self.made
         return schedule_svg(made.lists, self.timeline, made.shape.ways, title=self.title, kept=made.kept)

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from meshwright.present.schedule_picture import Panel, Style, schedule_svg
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.schedules.picture import Panel, Style, schedule_svg
 from meshwright.schedules.timeline import run
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"

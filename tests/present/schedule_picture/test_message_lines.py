@@ -5,7 +5,7 @@ import re
 import pytest
 from parsed_picture import boxes, drawn, panel, things, words
 
-from meshwright.schedules.picture.message_lines import MAX_MESSAGES
+from meshwright.present.schedule_picture.message_lines import MAX_MESSAGES
 
 
 def lines(svg):

@@ -7,8 +7,7 @@ A box's left and right edge are its start and end on the time axis; each box is 
 from collections import defaultdict
 from xml.etree.ElementTree import Element
 
-from meshwright.schedules.action import Action
-from meshwright.schedules.picture.grid_and_labels import (
+from meshwright.present.schedule_picture.grid_and_labels import (
     HEAD,
     SMALL,
     TICKS_APART,
@@ -17,11 +16,12 @@ from meshwright.schedules.picture.grid_and_labels import (
     draw_ranks,
     row_at,
 )
-from meshwright.schedules.picture.layout import LEFT, Layout, label
-from meshwright.schedules.picture.message_lines import draw_messages
-from meshwright.schedules.picture.palette import Tone
-from meshwright.schedules.picture.panel import Panel, Style
-from meshwright.schedules.picture.svg_elements import amount, shape, shortened
+from meshwright.present.schedule_picture.layout import LEFT, Layout, label
+from meshwright.present.schedule_picture.message_lines import draw_messages
+from meshwright.present.schedule_picture.palette import Tone
+from meshwright.present.schedule_picture.panel import Panel, Style
+from meshwright.present.svg.svg_elements import amount, shape, shortened
+from meshwright.schedules.action import Action
 
 FOOT = 26.0
 """Pixels below the rows for the axis."""

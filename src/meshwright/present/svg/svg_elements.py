@@ -3,7 +3,10 @@
 Text that came from elsewhere loses what XML or a screen would not show; ``xml.etree`` escapes the rest.
 """
 
-from xml.etree.ElementTree import Element, SubElement
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from meshwright.present.console import printable
+from meshwright.present.svg.picture_colours import FONT
 
 WIDE, MEAN = 0.62, 0.57
 """Widths of a digit and, on average, of a letter in the wider sans-serif fonts, of the font size."""
@@ -13,8 +16,21 @@ def shape(parent: Element, tag: str, text: str = "", /, **attributes: float | st
     """Add a child; ``class_`` is the attribute class, ``stroke_width`` is stroke-width."""
     named = {key.rstrip("_").replace("_", "-"): _value(value) for key, value in attributes.items()}
     child = SubElement(parent, tag, named)
-    child.text = printable(text) or None
+    child.text = one_line(text) or None
     return child
+
+
+def drawing(title: str, width: float, height: float) -> Element:
+    """Return an empty picture of so many pixels, with a title for screen readers."""
+    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": FONT})
+    root.attrib |= {"width": pixels(width), "viewBox": f"0 0 {pixels(width)} {pixels(height)}"}
+    shape(root, "title", title)
+    return root
+
+
+def document(root: Element) -> str:
+    """Return a picture as the text of a file."""
+    return tostring(root, encoding="unicode") + "\n"
 
 
 def pixels(value: float) -> str:
@@ -28,10 +44,9 @@ def amount(value: float) -> str:
     return f"{value:,.6g}"
 
 
-def printable(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text on one line, with a sign for every character that XML or a screen would not show."""
-    words = " ".join(text.split())
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in words)
+    return printable(" ".join(text.split()))
 
 
 def text_width(text: str, size: float) -> float:

@@ -8,7 +8,7 @@ bidirectional schedule has a hue of its own and the lighter half of the band.
 
 from dataclasses import dataclass
 
-from meshwright.schedules.picture.colour_conversion import colour
+from meshwright.present.schedule_picture.colour_conversion import colour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +70,3 @@ class Tone:
 def kind_shown(kind: str) -> str:
     """Return the row of the table that a kind is drawn by."""
     return kind if kind in PAINTS else OTHER
-
-
-OKABE_ITO = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#f0e442",
-    "#000000",
-    "#999999",
-)
-"""Colours for every kind of colour vision: M. Okabe and K. Ito, "Color Universal Design" (2008), then grey."""

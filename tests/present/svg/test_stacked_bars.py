@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.present.html.stacked_bars import LENGTH, MOST_ROWS, WIDTH, StackedBars, stacked_bars
+from meshwright.present.svg.stacked_bars import LENGTH, MOST_ROWS, WIDTH, StackedBars, stacked_bars
 
 PARTS = st.dictionaries(st.sampled_from([f"part {n}" for n in range(12)]), st.floats(0, 1e12))
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_picture import CASES, drawn, panel, things
 
+from meshwright.present.schedule_picture import Panel, schedules_svg
 from meshwright.schedules.action import parse_actions
 from meshwright.schedules.activation_memory import peaks
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture import Panel, schedules_svg
 from meshwright.schedules.timeline import run
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from xml.etree.ElementTree import Element
 
-from meshwright.schedules.picture.curve_data import Curve
-from meshwright.schedules.picture.grid_and_labels import (
+from meshwright.present.schedule_picture.curve_data import Curve
+from meshwright.present.schedule_picture.grid_and_labels import (
     HEAD,
     SMALL,
     chart_below_head,
@@ -14,10 +14,10 @@ from meshwright.schedules.picture.grid_and_labels import (
     row_at,
     row_font,
 )
-from meshwright.schedules.picture.layout import LEFT, Layout
-from meshwright.schedules.picture.panel import Panel
-from meshwright.schedules.picture.svg_elements import amount, pixels, shape, shortened
-from meshwright.schedules.picture.time_axis import Axis
+from meshwright.present.schedule_picture.layout import LEFT, Layout
+from meshwright.present.schedule_picture.panel import Panel
+from meshwright.present.schedule_picture.time_axis import Axis
+from meshwright.present.svg.svg_elements import amount, pixels, shape, shortened
 
 EDGE, SPOT = 1.2, 2.2
 Corner = tuple[float, float]

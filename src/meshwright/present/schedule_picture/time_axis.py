@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 
-from meshwright.schedules.picture.panel import Panel
+from meshwright.present.schedule_picture.panel import Panel
 
 BREAK = 28.0
 """Pixels between two windows."""

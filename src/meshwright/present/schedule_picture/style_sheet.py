@@ -6,9 +6,10 @@ follows its reader turns dark on screens only: paper that is printed is white.
 
 from collections.abc import Iterable
 
-from meshwright.schedules.picture.colour_conversion import ink_on
-from meshwright.schedules.picture.palette import Tone
-from meshwright.schedules.picture.panel import Scheme
+from meshwright.present.schedule_picture.colour_conversion import ink_on
+from meshwright.present.schedule_picture.palette import Tone
+from meshwright.present.schedule_picture.panel import Scheme
+from meshwright.present.svg import picture_colours
 
 ROOT = "pipeline-schedule"
 """The class of the whole picture: its rules do not reach other pictures of a page."""
@@ -16,20 +17,14 @@ FONT = 'font-family:system-ui,-apple-system,"Segoe UI","Helvetica Neue",Arial,"D
 
 Colours = dict[str, str]
 LIGHT: Colours = {
-    "paper": "#ffffff",
-    "ink": "#1b1f24",
-    "faint": "#59626c",
+    **picture_colours.LIGHT,
     "idle": "#eceff2",
-    "grid": "#cdd3d9",
     "area": "#c3d0d6",
     "edge": "#47606b",
 }
 DARK: Colours = {
-    "paper": "#14171b",
-    "ink": "#e6e9ec",
-    "faint": "#9aa4ae",
+    **picture_colours.DARK,
     "idle": "#22272d",
-    "grid": "#3d454d",
     "area": "#3b4f59",
     "edge": "#9fb9c4",
 }

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 
+from meshwright.present.schedule_picture.panel import Panel, Style
+from meshwright.present.schedule_picture.time_axis import Axis, axis_of, windows_of
+from meshwright.present.svg.svg_elements import WIDE
 from meshwright.schedules.action import Action
-from meshwright.schedules.picture.panel import Panel, Style
-from meshwright.schedules.picture.svg_elements import WIDE
-from meshwright.schedules.picture.time_axis import Axis, axis_of, windows_of
 
 LEFT, RIGHT = 70.0, 64.0
 """Pixels next to the axis: numbers of ranks, and peaks."""

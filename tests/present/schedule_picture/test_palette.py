@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parsed_picture import CASES, boxes, drawn, panel, words
 
+from meshwright.present.schedule_picture import Panel
+from meshwright.present.schedule_picture.colour_conversion import colour, ink_on, luminance
+from meshwright.present.schedule_picture.palette import GREY, PAINTS, Tone
+from meshwright.present.schedule_picture.style_sheet import DARK, LIGHT
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture import Panel
-from meshwright.schedules.picture.colour_conversion import colour, ink_on, luminance
-from meshwright.schedules.picture.palette import GREY, PAINTS, Tone
-from meshwright.schedules.picture.style_sheet import DARK, LIGHT
 from meshwright.schedules.timeline import Timeline
 
 PASSES = ("B", "I", "F", "W")

@@ -2,8 +2,8 @@
 
 from xml.etree.ElementTree import Element
 
-from meshwright.schedules.picture.layout import LEFT, Layout
-from meshwright.schedules.picture.svg_elements import pixels, shape
+from meshwright.present.schedule_picture.layout import LEFT, Layout
+from meshwright.present.svg.svg_elements import pixels, shape
 
 SMALL = 11.0
 """Font size of what stands around rows."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from meshwright.present.schedule_picture.curve_data import Curve, curve_of
+from meshwright.present.schedule_picture.palette import Tone, kind_shown
 from meshwright.schedules.action import Action, ActionLists
 from meshwright.schedules.activation_memory import levels
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture.curve_data import Curve, curve_of
-from meshwright.schedules.picture.palette import Tone, kind_shown
 from meshwright.schedules.timeline import Timeline
 
 Scheme = Literal["auto", "light", "dark"]

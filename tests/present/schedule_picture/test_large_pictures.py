@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from parsed_picture import boxes, drawn, panel, words
 
+from meshwright.present.schedule_picture import Panel, Style, schedules_svg
+from meshwright.present.schedule_picture.panel import MAX_BOXES
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.generators import SCHEDULES
-from meshwright.schedules.picture import Panel, Style, schedules_svg
-from meshwright.schedules.picture.panel import MAX_BOXES
 from meshwright.schedules.timeline import Timeline
 
 LIMIT = 400

@@ -7,11 +7,11 @@ can follow are not drawn at all.
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
+from meshwright.present.schedule_picture.layout import Layout
+from meshwright.present.schedule_picture.panel import Panel
+from meshwright.present.svg.svg_elements import pixels, shape
 from meshwright.schedules.action import Action
 from meshwright.schedules.dependencies import Key, dependency_key, sources
-from meshwright.schedules.picture.layout import Layout
-from meshwright.schedules.picture.panel import Panel
-from meshwright.schedules.picture.svg_elements import pixels, shape
 
 MAX_MESSAGES = 700
 SENT = ("F", "B", "I")

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from meshwright.schedules.picture.layout import LEFT, Layout
-from meshwright.schedules.picture.palette import GREY, OTHER, PAINTS, Tone
-from meshwright.schedules.picture.panel import Panel, Style
-from meshwright.schedules.picture.svg_elements import shape, text_width
+from meshwright.present.schedule_picture.layout import LEFT, Layout
+from meshwright.present.schedule_picture.palette import GREY, OTHER, PAINTS, Tone
+from meshwright.present.schedule_picture.panel import Panel, Style
+from meshwright.present.svg.svg_elements import shape, text_width
 
 FONT, MARK_FONT = 11.0, 9.0
 SWATCH, HEIGHT = 20.0, 14.0

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsed_picture import CASES, boxes, drawn, panel, things, words
 
+from meshwright.present.schedule_picture import Panel, schedule_svg
+from meshwright.present.schedule_picture.style_sheet import DARK, LIGHT
 from meshwright.schedules.action import Action
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture import Panel, schedule_svg
-from meshwright.schedules.picture.style_sheet import DARK, LIGHT
 from meshwright.schedules.timeline import Timeline
 
 HUNDREDTH = 0.011

@@ -9,17 +9,17 @@ from math import ceil
 from textwrap import wrap
 from xml.etree.ElementTree import Element, indent, tostring
 
+from meshwright.present.schedule_picture.gantt_chart import draw_gantt
+from meshwright.present.schedule_picture.layout import LEFT, RIGHT, Layout, layout_of
+from meshwright.present.schedule_picture.legend import draw_legend
+from meshwright.present.schedule_picture.memory_curves import draw_curves
+from meshwright.present.schedule_picture.message_lines import MAX_MESSAGES, messages
+from meshwright.present.schedule_picture.panel import Panel, Style
+from meshwright.present.schedule_picture.style_sheet import ROOT, style_sheet
+from meshwright.present.schedule_picture.time_axis import Axis
+from meshwright.present.svg.svg_elements import MEAN, amount, one_line, pixels, shape, shortened
 from meshwright.schedules.action import ActionLists
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.picture.gantt_chart import draw_gantt
-from meshwright.schedules.picture.layout import LEFT, RIGHT, Layout, layout_of
-from meshwright.schedules.picture.legend import draw_legend
-from meshwright.schedules.picture.memory_curves import draw_curves
-from meshwright.schedules.picture.message_lines import MAX_MESSAGES, messages
-from meshwright.schedules.picture.panel import Panel, Style
-from meshwright.schedules.picture.style_sheet import ROOT, style_sheet
-from meshwright.schedules.picture.svg_elements import MEAN, amount, pixels, printable, shape, shortened
-from meshwright.schedules.picture.time_axis import Axis
 from meshwright.schedules.timeline import Timeline
 
 PLAIN = Style()
@@ -86,7 +86,7 @@ class _Page:
     def write_lines(self, text: str, name: str) -> None:
         """Write a few lines of text, the rest cut."""
         most = int(self.layout.axis.width / (MEAN * TEXT))
-        for line in wrap(printable(text), most, max_lines=LINES, placeholder=" …"):
+        for line in wrap(one_line(text), most, max_lines=LINES, placeholder=" …"):
             self.write(line, name, TEXT)
 
     def finished(self) -> str:

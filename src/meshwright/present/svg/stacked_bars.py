@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
-from meshwright.schedules.picture.palette import OKABE_ITO
-from meshwright.schedules.picture.svg_elements import pixels, printable, shape, shortened, text_width
+from meshwright.present.svg.picture_colours import LIGHT, OKABE_ITO
+from meshwright.present.svg.svg_elements import drawing, pixels, shape, shortened, text_width
 
 COLOURS = OKABE_ITO
-PAPER, INK, FAINT = "#ffffff", "#1b1f24", "#59626c"
-FONT = "system-ui,-apple-system,Segoe UI,Arial,sans-serif"
+PAPER, INK, FAINT = LIGHT["paper"], LIGHT["ink"], LIGHT["faint"]
 SIZE = 12.0
 WIDTH, LABELS, VALUES, MARGIN = 760.0, 190.0, 90.0, 12.0
 LEFT = MARGIN + LABELS
@@ -49,8 +48,7 @@ def stacked_bars(chart: StackedBars) -> Element:
     drawn = _drawn(chart)
     longest = max((sum(parts.values()) for _, parts in drawn), default=0.0)
     scale = LENGTH / (max(longest, chart.limit or 0.0) or 1.0)
-    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": FONT})
-    shape(root, "title", chart.title)
+    root = drawing(chart.title, WIDTH, 0.0)
     shape(root, "rect", width="100%", height="100%", fill=PAPER)
     y = MARGIN + SIZE
     _write(root, chart.title, MARGIN, y, font_weight="bold")
@@ -75,7 +73,7 @@ def stacked_bars(chart: StackedBars) -> Element:
         y += ROW
         _write(root, f"The {len(drawn)} longest of {len(chart.bars)}.", MARGIN, y, fill=FAINT)
     height = y + MARGIN
-    root.attrib |= {"width": pixels(WIDTH), "viewBox": f"0 0 {pixels(WIDTH)} {pixels(height)}"}
+    root.set("viewBox", f"0 0 {pixels(WIDTH)} {pixels(height)}")
     return root
 
 
@@ -105,4 +103,4 @@ def _colour(chart: StackedBars, name: str) -> str:
 
 def _write(root: Element, text: str, x: float, y: float, **attributes: str) -> None:
     place: dict[str, float | str] = {"x": x, "y": y, "font_size": SIZE, "fill": INK}
-    shape(root, "text", printable(text), **(place | attributes))
+    shape(root, "text", text, **(place | attributes))

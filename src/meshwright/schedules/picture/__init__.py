@@ -1,6 +1,0 @@
-"""Pictures of pipeline schedules: a Gantt chart of all ranks, and each rank's memory."""
-
-from meshwright.schedules.picture.panel import Panel, Style
-from meshwright.schedules.picture.svg_document import schedule_svg, schedules_svg
-
-__all__ = ["Panel", "Style", "schedule_svg", "schedules_svg"]
