@@ -10,6 +10,7 @@ import pytest
 from served import LONG, SMALL, ask, client
 
 from meshwright import api
+from meshwright.present.plan_answers.layout_text import plan_words
 from meshwright.web.questions import read_question
 from meshwright.web.workers import QueueFullError, WorkerPool
 
@@ -95,7 +96,10 @@ def test_a_search_tells_how_far_it_is_with_the_best_plan_so_far():
             *progress, (name, answer) = events(response.text)
             assert name == "answer"
             assert answer["status"] == 200
-            assert answer["document"]["plans"]
+            for name in ("plans", "pareto_memory"):
+                plans = [one["plan"] for one in answer["document"][name]]
+                assert plans
+                assert answer["words"][name] == list(map(plan_words, plans))
             assert any(re.match(r"best [\d.]+ s pp\d", data["what"]) for _, data in progress)
             assert all(kind == "progress" and 0 <= data["part"] <= 1 for kind, data in progress)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,8 +16,9 @@ from starlette.routing import Route
 from meshwright.cli.terminal.output import wrong_input
 from meshwright.errors import InputError
 from meshwright.plans.files.plan_file import dump_plan, parse_plan
-from meshwright.present.page.page_scripts import content_policy
+from meshwright.present.page.page_scripts import chart_base, content_policy, echarts, style_sheet
 from meshwright.present.page.report_page import reasons_page
+from meshwright.present.plan_answers.layout_text import plan_words
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 from meshwright.web import answers
 from meshwright.web.access_checks import BodyTooLargeError, Guard
@@ -28,14 +29,14 @@ SEARCHES = ("plan", "explain", "report", "check")
 """Verbs that may search for long; the others are answered beside them."""
 QUICK_LIMIT_S = 30.0
 EVENTS = "text/event-stream"
-STATIC = {
-    "app.js": ("meshwright.web", "static/app.js", "text/javascript"),
-    "app.css": ("meshwright.web", "static/app.css", "text/css"),
-    "base.css": ("meshwright.present.page", "assets/report.css", "text/css"),
-    "echarts.js": ("meshwright.present.page", "assets/echarts/echarts.min.js", "text/javascript"),
-    "charts.js": ("meshwright.present.page", "assets/charts/chart_base.js", "text/javascript"),
+STATIC: dict[str, tuple[str, Callable[[], str]]] = {
+    "app.js": ("text/javascript", lambda: _own_file("app.js")),
+    "app.css": ("text/css", lambda: _own_file("app.css")),
+    "base.css": ("text/css", style_sheet),
+    "echarts.js": ("text/javascript", echarts),
+    "charts.js": ("text/javascript", chart_base),
 }
-"""Files by name: package, path and type."""
+"""Files by name: their type, and what returns their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ async def _events(pool: WorkerPool, verb: str, question: Any) -> AsyncIterator[s
     async def work() -> None:
         found = await _answered(pool, verb, question, on_progress)
         document = {"status": found.status, "exit_code": found.exit_code, "document": found.document}
-        events.put_nowait(("answer", document))
+        events.put_nowait(("answer", document | {"words": _plans_in_words(found.document)}))
 
     task = asyncio.ensure_future(work())
     try:
@@ -182,17 +183,19 @@ async def _events(pool: WorkerPool, verb: str, question: Any) -> AsyncIterator[s
 
 
 async def _index(request: Request) -> Response:
-    return HTMLResponse((files("meshwright.web") / "static" / "index.html").read_text(encoding="utf-8"))
+    return HTMLResponse(_own_file("index.html"))
 
 
 async def _static(request: Request) -> Response:
     found = STATIC.get(request.path_params["name"])
     if found is None:
         return _not_found()
-    package, path, kind = found
-    return Response(
-        (files(package) / path).read_bytes(), media_type=kind, headers={"cache-control": "max-age=300"}
-    )
+    kind, text = found
+    return Response(text(), media_type=kind, headers={"cache-control": "max-age=300"})
+
+
+def _own_file(name: str) -> str:
+    return (files("meshwright.web") / "static" / name).read_text(encoding="utf-8")
 
 
 async def _catalogue(request: Request) -> Response:
@@ -210,6 +213,12 @@ async def _missing(request: Request, error: Exception) -> Response:
 
 async def _too_large(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": "a body has at most 1 MiB"}, 413)
+
+
+def _plans_in_words(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the choices of the plans of an answer in a few words, by the list that holds them."""
+    found = {name: document.get(name) or () for name in ("plans", "pareto_memory")}
+    return {name: [plan_words(one["plan"]) for one in rows] for name, rows in found.items()}
 
 
 def _reasons(document: Mapping[str, Any]) -> list[str]:

@@ -1,10 +1,14 @@
 """Read the scripts and the style sheet of a page, and write the content security policy that allows them."""
 
+import json
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
+from meshwright.present.svg.picture_colours import OKABE_ITO
+
+STRICT = '"use strict";\n'
 CHARTS = (
     *("chart_base", "page", "layout", "timeline", "memory", "time", "neighbours", "pareto", "sensitivity"),
     "start",
@@ -21,8 +25,19 @@ def echarts() -> str:
 @cache
 def charts() -> str:
     """Return the scripts of all charts as one, in a scope of their own."""
-    parts = (_text(f"charts/{name}.js").removeprefix('"use strict";\n') for name in CHARTS)
-    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+    parts = (_text(f"charts/{name}.js").removeprefix(STRICT) for name in CHARTS)
+    return f"{STRICT}(() => {{\n{_colours()}" + "\n".join(parts) + "})();\n"
+
+
+@cache
+def chart_base() -> str:
+    """Return what all charts share, for pages that draw charts of their own."""
+    return STRICT + _colours() + _text("charts/chart_base.js").removeprefix(STRICT)
+
+
+def _colours() -> str:
+    """Return the colours of all pictures as a constant; black does not show on dark paper."""
+    return f"const COLOURS = {json.dumps([one for one in OKABE_ITO if one != '#000000'])};\n"
 
 
 @cache

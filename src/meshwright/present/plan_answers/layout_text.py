@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
@@ -57,9 +58,16 @@ def layout_words(layout: dict[str, Any]) -> str:
     """Return the degrees above 1, as ``pp4 tp4 dp_shard8``, and what is unusual about them."""
     words = [f"{d}{layout[d]}" for d in DEGREES if layout[d] > 1]
     words += ["sp off"] if layout["tp"] > 1 and layout["sequence_parallel"] is False else []
+    if layout["cp"] > 1 and layout.get("context"):
+        words.append(context_words(layout["context"]))
     order = [axis for axis in layout["rank_order"] if layout[axis] > 1]
     words += [] if order == [a for a in DEFAULT_RANK_ORDER if layout[a] > 1] else ["order", *order]
     return " ".join(words) or "one device"
+
+
+def context_words(context: str | dict[str, Any]) -> str:
+    """Return a form of context parallelism, as ``ring+ulysses4``."""
+    return context if isinstance(context, str) else str(Context.model_validate(context))
 
 
 def schedule_words(schedule: str | dict[str, Any]) -> str:

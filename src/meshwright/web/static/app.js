@@ -105,7 +105,7 @@ async function search() {
       $("doing").textContent = heard.what;
     });
     if (answer.status !== 200 || answer.document.error) showProblems(answer.document);
-    else showAnswer(answer.document);
+    else showAnswer(answer.document, answer.words);
   } catch (error) {
     showProblems({ error: error.name === "AbortError" ? "The search was cancelled." : "The server cannot be reached." });
   } finally {
@@ -115,16 +115,6 @@ async function search() {
       $("cancel").hidden = true;
     }
   }
-}
-
-function words(plan) {
-  const degrees = ["pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp"].filter((name) => plan.layout[name] > 1);
-  const schedule = plan.pipeline.schedule.name || plan.pipeline.schedule;
-  return [
-    degrees.map((name) => name + " " + plan.layout[name]).join(" ") || "one device",
-    schedule + (plan.pipeline.virtual_stages > 1 ? " ×" + plan.pipeline.virtual_stages : ""),
-    "micro-batch " + plan.pipeline.micro_batch, plan.sharding, "recompute " + [].concat(plan.recompute).join(","),
-  ].join(", ");
 }
 
 function probability(report) {
@@ -149,7 +139,7 @@ function card(title, value, more, kind) {
   return element("div", {}, element("dt", {}, title), element("dd", { class: kind || null }, value, element("small", {}, more || "")));
 }
 
-function showAnswer(document_) {
+function showAnswer(document_, words) {
   shown = document_;
   const best = document_.plans[0], report = best.predict, memory = report.memory_bytes;
   const cards = element("dl", { class: "figures" },
@@ -161,7 +151,7 @@ function showAnswer(document_) {
     report.training && report.training.days ? card("whole training", report.training.days.value.toFixed(1) + " days", report.training.usd ? "$" + Math.round(report.training.usd.value).toLocaleString("en") : "") : null);
   const rows = document_.plans.map((one, at) => [
     element("input", { type: "checkbox", name: "compare", value: String(at), "aria-label": "Compare plan " + (at + 1) }),
-    words(one.plan), seconds(one.predict.step_time_s), interval(one.predict), bytes(one.predict.memory_bytes.total),
+    words.plans[at], seconds(one.predict.step_time_s), interval(one.predict), bytes(one.predict.memory_bytes.total),
     one.regret ? (100 * one.regret.p80).toFixed(1) + " %" : "–",
     element("a", { href: reportAddress(one.long || one.plan), target: "_blank", rel: "noopener" }, "report"),
   ]);
@@ -169,7 +159,7 @@ function showAnswer(document_) {
   $("results").replaceChildren(
     element("section", { "aria-labelledby": "answer-title" },
       element("h2", { id: "answer-title" }, "Answer"),
-      element("p", { class: "answer" }, words(best.plan)), cards,
+      element("p", { class: "answer" }, words.plans[0]), cards,
       ...report.remarks.map((one) => element("p", { class: "remark" }, one)),
       table(["", "plan", "step", "80 %", "memory", "regret", ""], rows, "Best plans"),
       element("div", { class: "row" }, element("button", { type: "button", onclick: compareTwo }, "Compare two plans")),
@@ -181,8 +171,8 @@ function showAnswer(document_) {
       element("p", {}, "Plans that no other one beats in both. Choose a point to open its report."),
       element("div", { class: "chart", id: "chart-pareto", role: "img", "aria-label": "Step time against memory of plans that none beats in both" }),
       element("details", {}, element("summary", {}, "Plans as a table"),
-        table(["plan", "step", "memory", ""], document_.pareto_memory.map((one) => [
-          words(one.plan), seconds(one.step_time_s), bytes(one.memory_bytes),
+        table(["plan", "step", "memory", ""], document_.pareto_memory.map((one, at) => [
+          words.pareto_memory[at], seconds(one.step_time_s), bytes(one.memory_bytes),
           element("a", { href: reportAddress(one.plan), target: "_blank", rel: "noopener" }, "report"),
         ]), "Pareto set"))),
     knobs(best),
@@ -194,7 +184,7 @@ function showAnswer(document_) {
         element("button", { type: "button", onclick: () => exportPlan(best) }, "Export"),
         element("a", { href: reportAddress(best.long || best.plan), target: "_blank", rel: "noopener" }, "Report")),
       element("div", { id: "exported", "aria-live": "polite" })));
-  drawPareto(document_);
+  drawPareto(document_, words.pareto_memory);
   fillFit(best.plan);
   $("results").focus({ preventScroll: true });
   document.documentElement.dataset.answered = "yes";
@@ -209,7 +199,7 @@ function clusters(document_) {
       row.days ? Number(row.days.value ?? row.days).toFixed(1) : "–", money(row)]), "Clusters, the best first"));
 }
 
-function drawPareto(document_) {
+function drawPareto(document_, words) {
   const points = document_.pareto_memory, best = document_.plans[0].predict;
   charts.length = 0;
   chart("chart-pareto", (colours) => ({
@@ -218,7 +208,7 @@ function drawPareto(document_) {
     legend: { top: 0, textStyle: { color: colours.ink } },
     xAxis: axis(colours, { type: "value", scale: true, name: "step time, seconds", nameLocation: "middle", nameGap: 26 }),
     yAxis: axis(colours, { type: "value", scale: true, name: "GiB on the fullest device", nameLocation: "middle", nameGap: 40 }),
-    tooltip: { ...base(colours).tooltip, formatter: (params) => (params.seriesIndex ? "recommended" : words(points[params.dataIndex].plan).replaceAll(", ", "\n")) + "\n" + seconds(params.value[0]) + ", " + params.value[1].toFixed(2) + " GiB" },
+    tooltip: { ...base(colours).tooltip, formatter: (params) => (params.seriesIndex ? "recommended" : words[params.dataIndex].replaceAll(", ", "\n")) + "\n" + seconds(params.value[0]) + ", " + params.value[1].toFixed(2) + " GiB" },
     series: [
       { name: "plans that none beats in both", type: "line", step: "end", symbol: "circle", symbolSize: 11, lineStyle: { type: "dotted" }, data: points.map((one) => [one.step_time_s, one.memory_bytes / 2 ** 30]) },
       { name: "recommended", type: "scatter", symbol: "diamond", symbolSize: 17, itemStyle: { color: COLOURS[5] }, data: [[best.step_time_s, best.memory_bytes.total / 2 ** 30]] },

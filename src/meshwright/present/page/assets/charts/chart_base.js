@@ -1,8 +1,6 @@
 "use strict";
-// What all charts share: colours of the theme, units, and the life of a chart.
+// What all charts share: colours of the theme, units, and the life of a chart. COLOURS stands before it.
 
-// Okabe and Ito, "Color Universal Design" (2008): distinguishable with every kind of colour vision.
-const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999"];
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(name).trim();
