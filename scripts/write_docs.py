@@ -14,6 +14,7 @@ from pathlib import Path
 
 from assertion_pages import assertion_counts, assertion_tables
 from command_line import frozen_list, verbs
+from concept_pages import SECTIONS as CONCEPTS
 from constants_page import (
     calibrated_file,
     constants_given,
@@ -199,6 +200,7 @@ def _page_rows(page: str, heading: str) -> Iterator[list[str]]:
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
+    **CONCEPTS,
     "models": models,
     "devices": devices,
     "stacks": stacks,
@@ -245,7 +247,7 @@ def rewritten(text: str) -> str:
 
 def pages() -> list[Path]:
     """The pages that may have generated parts."""
-    return [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
+    return [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 
 
 def write(path: Path, text: str) -> None:

@@ -78,10 +78,12 @@ def notebook(name: str) -> str:
 
 
 def _code(language: str, marks: str, body: str) -> list[str]:
-    """Return the cells of a block: a file that is written, or one for each command."""
+    """Return the cells of a block: a file that is written, Python as it is, or one for each command."""
     file = re.search(r"file=(\S+)", marks)
     if file is not None:
         return [f'from pathlib import Path\n\nPath("{file[1]}").write_text("""\\\n{body}""")']
+    if language == "python":
+        return [body.strip()]
     return [call(line) for line in body.splitlines()] if language == "bash" else []
 
 

@@ -18,5 +18,5 @@ def blocks(name, language):
 
 def pages():
     """Every page and the README, by name."""
-    found = {path.name: path for path in sorted(DOCS.glob("*.md"))}
+    found = {str(path.relative_to(DOCS)): path for path in sorted(DOCS.rglob("*.md"))}
     return {**found, "README.md": ROOT / "README.md"}

@@ -99,3 +99,10 @@ def test_documents_without_predictions_have_no_picture():
     data = api.describe("llama-3.2-1b")
     assert not list(figures_of(data))
     assert parsed(answer_html(data, render_description)).find("table") is not None
+
+
+def test_a_measured_step_has_a_picture_of_what_it_knows():
+    bare = {"kind": "measured", "step_time_s": 1.0, "breakdown_s": {}, "memory_bytes": {"total": 1}}
+    assert not list(figures_of(bare))
+    (chart,) = figures_of(bare | {"breakdown_s": {"compute": 1.0}})
+    assert chart.bars == [("measured", {"compute": 1.0})]

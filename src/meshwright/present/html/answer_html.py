@@ -20,7 +20,7 @@ def answer_html(
     page = Element("div")
     for remark in remarks:
         SubElement(page, "p").text = printable(f"Remark: {remark}")
-    page.extend(stacked_bars(chart) for chart in figures_of(data))
+    page.extend([stacked_bars(chart) for chart in figures_of(data)])
     page.extend(_printed(data, render))
     return tostring(page, encoding="unicode", method="html")
 

@@ -14,15 +14,20 @@ KIND_COLOURS = dict(zip(KINDS, COLOURS, strict=False))
 
 
 def figures_of(data: Data) -> Iterator[StackedBars]:
-    """Yield the pictures of a document; none where it has neither predictions nor plans."""
+    """Yield the pictures of a document; none where it has neither predictions nor plans.
+
+    A measured step has no parts, and on CPUs no memory.
+    """
     if data.get("plans") and "predict" in data["plans"][0]:
         plans = data["plans"]
         labels = [f"{number}: {_plan_words(one['plan'])}" for number, one in enumerate(plans, 1)]
         yield _times(labels, [one["predict"] for one in plans])
         yield memory_bars(plans[0]["predict"], "Memory of plan 1")
     elif "breakdown_s" in data and "step_time_s" in data:
-        yield _times([data["kind"]], [data])
-        yield memory_bars(data, "Memory")
+        if data["breakdown_s"]:
+            yield _times([data["kind"]], [data])
+        if data["memory_bytes"].get("stages"):
+            yield memory_bars(data, "Memory")
 
 
 def _plan_words(plan: Data) -> str:

@@ -1,0 +1,93 @@
+"""The commands of tutorials, how-tos and concepts, in their order, as a reader would type them.
+
+A block of shell is marked with ``exit=1`` where the answer is no, and with ``not-run="…"`` and the reason where it
+needs what a laptop does not have; such blocks are parsed only.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import write_docs
+from command_runs import run
+from source_tree import ROOT
+
+FOLDERS = ("tutorials", "how-to", "concepts")
+QUICK = (
+    "tutorials/will-it-fit",
+    "tutorials/pipeline-schedules",
+    "how-to/accelerate",
+    "concepts/pipeline-bubble",
+)
+"""Pages whose commands take a few seconds together."""
+QUICK_CONCEPTS = ("matrix-products", "collectives", "pipeline-bubble")
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = sorted(
+    f"{folder}/{path.stem}" for folder in FOLDERS for path in (ROOT / "docs" / folder).glob("*.md")
+)
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file that it is, its exit code, the reason not to run it, and its text."""
+
+    language: str
+    file: str | None
+    code: int
+    not_run: str | None
+    text: str
+
+
+def blocks(name: str) -> Iterator[Block]:
+    """Yield the blocks of a page."""
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for language, marks, text in BLOCK.findall(page):
+        given = dict(word.partition("=")[::2] for word in shlex.split(marks))
+        assert set(given) <= {"file", "exit", "not-run"}, marks
+        yield Block(language, given.get("file"), int(given.get("exit", 0)), given.get("not-run"), text)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
+)
+def test_every_command_does_what_the_page_says(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    count = 0
+    for block in blocks(name):
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            exec(compile(block.text, name, "exec"), {})
+        for line in block.text.splitlines() if block.language == "bash" and not block.not_run else ():
+            program, *words = shlex.split(line)
+            assert program == "meshwright"
+            done = run(*words)
+            assert done.code == block.code, (line, done.err)
+            count += 1
+    assert count
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path if path.stem in QUICK_CONCEPTS else pytest.param(path, marks=pytest.mark.slow)
+        for path in write_docs.pages()
+        if path.parent.name == "concepts"
+    ],
+    ids=lambda path: path.stem,
+)
+def test_numbers_of_concepts_are_those_of_the_cost_model(path):
+    text = path.read_text(encoding="utf-8")
+    assert write_docs.MARKED.search(text)
+    assert write_docs.rewritten(text) == text, "run `make docs`"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_not_run_is_a_command_and_has_a_reason(name):
+    for block in blocks(name):
+        if block.not_run is not None:
+            assert block.language == "bash"
+            assert len(block.not_run.split()) > 2
+            for line in block.text.splitlines():
+                assert shlex.split(line)
