@@ -137,6 +137,8 @@ def test_missing_family() -> None:
         ),
         ({"model_type": "qwen3", "layer_types": ["linear_attention"] * 4}, "layer_types"),
         ({"model_type": "smollm3", "use_sliding_window": True}, "use_sliding_window"),
+        ({"model_type": "stablelm", "use_parallel_residual": True}, "use_parallel_residual"),
+        ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm"),
     ],
 )
 def test_unsupported_features_are_refused_by_name(change: dict[str, Any], field: str) -> None:

@@ -54,6 +54,9 @@ PUBLISHED_B = {
 # Published sizes in billions, rounded by their authors: they show that the embeddings are tied.
 ROUNDED_B = {
     "llama-3.2-3b": 3.21,
+    "ernie-4.5-0.3b": 0.36,
+    "gemma-2b": 2.506,
+    "gemma-7b": 8.538,
     "granite-3.1-2b": 2.53,
     "ministral-3-3b": 3.4,
     "phi-4-mini": 3.8,

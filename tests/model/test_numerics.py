@@ -82,6 +82,12 @@ def test_gemma_2_divides_scores_by_a_scalar_of_its_own():
     assert (of_27b.embedding_multiplier, of_27b.norm_offset) == (4608**0.5, 1.0)
 
 
+def test_gemma_has_neither_caps_nor_a_scalar_of_its_own():
+    gemma = numerics(model_type="gemma", query_pre_attn_scalar=7.0, final_logit_softcapping=30.0)
+    assert gemma.attention_scales[0] == pytest.approx(256**-0.5)
+    assert (gemma.attention_soft_cap, gemma.logit_soft_cap, gemma.norm_offset) == (None, None, 1.0)
+
+
 def test_a_null_switches_a_cap_off():
     off = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
     gemma = numerics(model_type="gemma2", **off)
@@ -112,6 +118,17 @@ def test_ministral_3_without_a_word_on_rotation_is_yarn_by_sixteen():
 def test_glm_4_rotates_half_of_each_head_in_neighbours():
     assert numerics(model_type="glm4", head_dim=32).rotary[0] == Rotary(
         theta=10000.0, dim=16, interleaved=True
+    )
+
+
+def test_stablelm_rotates_a_quarter_of_each_head():
+    rotary = numerics(model_type="stablelm", num_key_value_heads=4, head_dim=32).rotary[0]
+    assert rotary == Rotary(theta=10000.0, dim=8)
+
+
+def test_ernie_rotates_whole_heads_in_neighbours():
+    assert numerics(model_type="ernie4_5", head_dim=32).rotary[0] == Rotary(
+        theta=500000.0, dim=32, interleaved=True
     )
 
 

@@ -371,12 +371,20 @@ def test_placements_and_lone_virtual_stages_are_refused() -> None:
         ("glm-4.5-air", "glm4_moe", "a part of each head"),
         ("phi-4-mini", "phi3", "a part of each head"),
         ("granite-3.1-2b", "granite", "multipliers"),
+        ("stablelm-2-1.6b", "stablelm", "a part of each head"),
+        ("ernie-4.5-0.3b", "ernie4_5", "pairs of neighbours"),
     ],
 )
 def test_models_with_details_that_no_fact_describes_are_named(name: str, family: str, detail: str) -> None:
-    (entry,) = case(name).to("megatron").refused
+    (entry,) = case(name, workload={"seq_len": 4096}).to("megatron").refused
     assert (entry.key, entry.value) == ("model.family", family)
     assert detail in entry.why
+
+
+@pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan"])
+def test_a_gate_of_another_activation_is_refused(target: str) -> None:
+    with pytest.raises(UnsupportedError, match="gemma-2b"):
+        case("gemma-2b", workload={"seq_len": 4096}).to(target)
 
 
 def test_whole_rotations_are_written() -> None:

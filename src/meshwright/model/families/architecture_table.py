@@ -11,8 +11,8 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.model.families.config_fields import Fields
 from meshwright.model.families.dense_decoders import (
-    gemma2,
-    gemma3,
+    ernie4_5,
+    glm,
     glm4,
     llama,
     ministral3,
@@ -23,8 +23,10 @@ from meshwright.model.families.dense_decoders import (
     qwen3,
     qwen3_vl_text,
     smollm3,
+    stablelm,
     starcoder2,
 )
+from meshwright.model.families.gemma_decoders import gemma, gemma2, gemma3
 from meshwright.model.families.gpt2_and_bloom import bloom, gpt2
 from meshwright.model.families.linear_attention_decoders import minimax
 from meshwright.model.families.moe_decoders import (
@@ -44,8 +46,11 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "deepseek_v2": deepseek_v2,
     "deepseek_v3": deepseek_v3,
     "dots1": dots1,
+    "ernie4_5": ernie4_5,
+    "gemma": gemma,
     "gemma2": gemma2,
     "gemma3_text": gemma3,
+    "glm": glm,
     "glm4": glm4,
     "glm4_moe": glm4_moe,
     "gpt2": gpt2,
@@ -67,6 +72,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "qwen3_vl_moe_text": qwen3_moe,
     "qwen3_vl_text": qwen3_vl_text,
     "smollm3": smollm3,
+    "stablelm": stablelm,
     "starcoder2": starcoder2,
 }
 

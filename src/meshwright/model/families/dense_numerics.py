@@ -144,8 +144,20 @@ def phi3(fields: Fields, arch: Architecture) -> Numerics:
     return decoder_numerics(fields, arch, rotary)
 
 
+def ernie4_5(fields: Fields, arch: Architecture) -> Numerics:
+    """Read dense ERNIE 4.5: heads are rotated in pairs of neighbours."""
+    return decoder_numerics(fields, arch, rotation(fields, arch, rope_mapping(fields), interleaved=True))
+
+
+def stablelm(fields: Fields, arch: Architecture) -> Numerics:
+    """Read StableLM: a quarter of each head is rotated."""
+    rope = rope_mapping(fields)
+    rotary = read_rotary(rope, arch, share=rotated_share(fields, rope, 0.25))
+    return decoder_numerics(fields, arch, rotary)
+
+
 def glm4(fields: Fields, arch: Architecture) -> Numerics:
-    """Read GLM-4: half of each head is rotated, in pairs of neighbours."""
+    """Read GLM-4 and GLM-4-0414: half of each head is rotated, in pairs of neighbours."""
     rope = rope_mapping(fields)
     rotary = read_rotary(rope, arch, share=rotated_share(fields, rope, 0.5), interleaved=True)
     return decoder_numerics(fields, arch, rotary)

@@ -51,21 +51,23 @@ def model_options(arch: Architecture, facts: Facts) -> list[Option]:
     ]
 
 
-PARTLY_ROTATED = "a part of each head has no rotary embedding (--rotary-percent)"
-
-
 def family_refusals(arch: Architecture) -> list[Refusal]:
     """Details of a model that change no shape and that no fact describes."""
-    detail = UNEXPRESSED_DETAILS.get(arch.family) or (PARTLY_ROTATED if _partly_rotated(arch) else "")
+    detail = UNEXPRESSED_DETAILS.get(arch.family) or _unwritten_rotation(arch)
     if not detail:
         return []
     why = f"{detail}: not in the architecture's facts; shapes and cost are unaffected"
     return [Refusal("model.family", arch.family, why)]
 
 
-def _partly_rotated(arch: Architecture) -> bool:
-    width = arch.latent.qk_rope_dim if arch.latent else arch.head_dim
-    return any(rotary is not None and rotary.dim < width for rotary in arch.numerics.rotary)
+def _unwritten_rotation(arch: Architecture) -> str:
+    """Return what of a rotation no option is written for; nothing with latent attention, which has its own."""
+    rotations = [] if arch.latent else [rotary for rotary in arch.numerics.rotary if rotary is not None]
+    if any(rotary.dim < arch.head_dim for rotary in rotations):
+        return "a part of each head has no rotary embedding (--rotary-percent)"
+    if any(rotary.interleaved for rotary in rotations):
+        return "heads are rotated in pairs of neighbours (--rotary-interleaved)"
+    return ""
 
 
 def _attention(arch: Architecture) -> list[Option]:
