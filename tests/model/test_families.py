@@ -197,6 +197,23 @@ def test_routed_layers() -> None:
     assert read({**TINY_LATENT, "first_k_dense_replace": 4}).moe is None
 
 
+def test_llama_4_alternates_layers_and_windows() -> None:
+    sizes = {**TINY, "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1}
+    arch = read({**sizes, "interleave_moe_layer_step": 2, "attention_chunk_size": 64})
+    assert arch.moe is not None
+    assert (arch.intermediate, arch.moe.intermediate, arch.moe.shared_intermediate) == (16384, 208, 208)
+    assert arch.moe.layers == (False, True, False, True)
+    assert arch.windows == (64, 64, 64, None)
+    listed = read({**sizes, "moe_layers": [0], "no_rope_layers": [0, 1, 0, 1], "attention_chunk_size": 64})
+    assert listed.moe is not None
+    assert (listed.moe.layers, listed.windows) == ((True, False, False, False), (None, 64, None, 64))
+    kinds = ["chunked_attention"] + ["full_attention"] * 3
+    assert read({**sizes, "layer_types": kinds, "attention_chunk_size": None}).windows == (None,) * 4
+    assert problems({**sizes, "no_rope_layers": [1]}) == {
+        "no_rope_layers": "len(no_rope_layers) = 1 >= num_hidden_layers = 4"
+    }
+
+
 def test_rotary_base_from_any_of_its_places() -> None:
     assert read({**TINY, "rope_theta": 5e5}).rope_theta == 5e5
     assert read({**TINY, "rope_parameters": {"rope_theta": 7e5}, "rope_theta": 5e5}).rope_theta == 7e5

@@ -74,6 +74,8 @@ ROUNDED_B = {
 # Active parameters in billions as their authors state them, rounded by them.
 ACTIVE_B = {
     "minimax-text-01": 45.9 + 2 * 1.23,  # without the embedding's and the head's table, 200064 · 6144 each
+    "llama-4-maverick": 17.0,
+    "llama-4-scout": 17.0,
     "mixtral-8x7b": 12.9,
     "mixtral-8x22b": 39.0,
     "qwen2-57b-a14b": 14.0,

@@ -387,6 +387,12 @@ def test_a_gate_of_another_activation_is_refused(target: str) -> None:
         case("gemma-2b", workload={"seq_len": 4096}).to(target)
 
 
+@pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan"])
+def test_chunked_attention_is_refused(target: str) -> None:
+    with pytest.raises(UnsupportedError, match="llama-4-scout"):
+        case("llama-4-scout").to(target)
+
+
 def test_whole_rotations_are_written() -> None:
     assert not case("phi-4", workload={"seq_len": 4096}).to("megatron").refused
 

@@ -1,6 +1,6 @@
 """Read the arithmetic of Gemma 1, 2 and 3, after their shapes (``model/families/gemma_decoders.py``).
 
-Keys and defaults are those of transformers 5.23 (``modeling_gemma.py``, ``modeling_gemma2.py``, ``modeling_gemma3.py``).
+Keys and defaults are those of transformers 5.23 (``modeling_gemma.py``, ``_gemma2.py``, ``_gemma3.py``).
 """
 
 from dataclasses import replace

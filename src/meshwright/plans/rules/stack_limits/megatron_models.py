@@ -9,6 +9,7 @@ from typing import Literal
 from meshwright.model.architecture import Architecture
 
 GPT_OSS = "gpt_oss"
+CHUNKED = "llama4_text"
 ActivationKind = Literal["gpt-oss", "swiglu", "squared-relu", "gelu", "gelu-tanh"]
 BiasKind = Literal["none", "qkv", "all", "all with experts"]
 
@@ -27,6 +28,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
             "swiglu, gelu or squared relu",
         ),
         ("biases", bias_kind(arch) is None, bias_facts(arch), "all, none, or only q, k and v"),
+        ("chunked attention", arch.family == CHUNKED, "", "windows"),
         ("linear attention", arch.linear is not None, "", "attention with a softmax"),
         ("widths of windows", len(widths) > 1, sorted(widths), "one width"),
         ("rope_theta", not float(arch.rope_theta).is_integer(), arch.rope_theta, "a whole number"),
