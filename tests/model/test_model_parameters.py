@@ -60,6 +60,7 @@ ROUNDED_B = {
     "granite-3.1-2b": 2.53,
     "ministral-3-3b": 3.4,
     "phi-4-mini": 3.8,
+    "olmo-1b": 1.18,
     "qwen2.5-0.5b": 0.49,
     "qwen2.5-1.5b": 1.54,
     "qwen2.5-3b": 3.09,

@@ -198,6 +198,13 @@ def test_what_cannot_be_run_is_named_and_can_be_planned(changes, field):
     assert set(refused(**changes)) == {field}
 
 
+def test_olmo_has_norms_without_weights_and_clips_nothing():
+    arch = read(model_type="olmo", rms_norm_eps=0.5)
+    assert (arch.norm, arch.norm_epsilon) == ("bare-layernorm", 1e-5)
+    assert not [name for name in named_parameters(build_graph(arch)) if "norm" in name]
+    assert set(refused(model_type="olmo", clip_qkv=8.0)) == {"clip_qkv"}
+
+
 def test_bloom_with_its_residual_after_the_norm_is_refused():
     bloom = {"model_type": "bloom", "vocab_size": 9, "hidden_size": 16, "n_layer": 1, "n_head": 4}
     key = "apply_residual_connection_post_layernorm"

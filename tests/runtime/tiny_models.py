@@ -239,6 +239,8 @@ TINY: dict[str, dict[str, Any]] = {
     "mixtral": _text(
         "mixtral", num_local_experts=6, num_experts_per_tok=2, sliding_window=5, rope_theta=100.0
     ),
+    "olmo": _text("olmo", rope_theta=100.0, tie_word_embeddings=True),
+    "olmo untied": _text("olmo", attention_bias=True),
     "phi3": _text("phi3", sliding_window=5),
     "phi3 longrope": _text(
         "phi3",

@@ -11,7 +11,8 @@ from typing import Literal
 
 from meshwright.model.numerics import UNKNOWN, Numerics
 
-NormKind = Literal["rmsnorm", "layernorm"]
+NormKind = Literal["rmsnorm", "layernorm", "bare-layernorm"]
+"""A bare LayerNorm has neither weight nor bias."""
 Positions = Literal["rope", "learned", "alibi", "none"]
 
 

@@ -382,15 +382,10 @@ def test_models_with_details_that_no_fact_describes_are_named(name: str, family:
 
 
 @pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan"])
-def test_a_gate_of_another_activation_is_refused(target: str) -> None:
-    with pytest.raises(UnsupportedError, match="gemma-2b"):
-        case("gemma-2b", workload={"seq_len": 4096}).to(target)
-
-
-@pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan"])
-def test_chunked_attention_is_refused(target: str) -> None:
-    with pytest.raises(UnsupportedError, match="llama-4-scout"):
-        case("llama-4-scout").to(target)
+@pytest.mark.parametrize("name", ["gemma-2b", "llama-4-scout", "olmo-7b"])
+def test_models_that_a_target_has_no_words_for_are_refused(name: str, target: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"does not have {name}"):
+        case(name, workload={"seq_len": 2048}).to(target)
 
 
 def test_whole_rotations_are_written() -> None:

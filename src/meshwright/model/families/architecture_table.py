@@ -17,6 +17,7 @@ from meshwright.model.families.dense_decoders import (
     llama,
     ministral3,
     mistral,
+    olmo,
     phi3,
     qwen2,
     qwen2_5_vl_text,
@@ -64,6 +65,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "ministral3": ministral3,
     "mistral": mistral,
     "mixtral": mixtral,
+    "olmo": olmo,
     "phi3": phi3,
     "qwen2": qwen2,
     "qwen2_5_vl": qwen2_5_vl_text,  # older files hold the text tower's keys at the top

@@ -186,6 +186,12 @@ def ernie4_5(fields: Fields) -> Architecture:
     return replace(decoder(fields, theta=5e5), qkv_bias=bias, output_bias=bias, mlp_bias=bias)
 
 
+def olmo(fields: Fields) -> Architecture:
+    """Read OLMo (arXiv 2402.00838, section 2.1): Llama's shapes with LayerNorms that have no weights."""
+    arch = attention_biases(fields, decoder(fields))
+    return replace(arch, norm="bare-layernorm", norm_epsilon=1e-5)
+
+
 def stablelm(fields: Fields) -> Architecture:
     """Read StableLM (arXiv 2402.17834, section 2.3): LayerNorm, gated feed-forward."""
     fields.assume(layer_norm_eps=1e-5, num_key_value_heads=32)

@@ -146,6 +146,14 @@ def ernie4_5(fields: Fields, arch: Architecture) -> Numerics:
     return decoder_numerics(fields, arch, rotation(fields, arch, rope_mapping(fields), interleaved=True))
 
 
+def olmo(fields: Fields, arch: Architecture) -> Numerics:
+    """Read OLMo: Llama, unless queries, keys and values are clipped."""
+    if fields.has("clip_qkv"):
+        limit = fields.number("clip_qkv", default=8.0, positive=True)
+        fields.unsupported("clip_qkv", limit, "queries, keys and values are not clipped", "use null")
+    return llama(fields, arch)
+
+
 def stablelm(fields: Fields, arch: Architecture) -> Numerics:
     """Read StableLM: a quarter of each head is rotated."""
     rope = rope_mapping(fields)

@@ -127,9 +127,8 @@ def _interleaved(fields: Fields, layers: int) -> tuple[bool, ...]:
     step = fields.size("interleave_moe_layer_step", default=1)
     rule = f"layer numbers in 0..{layers - 1}"
     listed = fields.items("moe_layers", lambda n: type(n) is int and 0 <= n < layers, rule)
-    if listed is None:
-        return tuple((layer + 1) % step == 0 for layer in range(layers))
-    return tuple(layer in set(listed) for layer in range(layers))
+    routed = set(range(step - 1, layers, step) if listed is None else listed)
+    return tuple(layer in routed for layer in range(layers))
 
 
 def _chunks(fields: Fields, layers: int) -> tuple[int | None, ...]:

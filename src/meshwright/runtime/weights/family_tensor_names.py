@@ -112,6 +112,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "ministral3": PLAIN,
     "mistral": PLAIN,
     "mixtral": Checkpoint(inner={"mlp.gate": "block_sparse_moe.gate"}, experts=MIXTRAL),
+    "olmo": PLAIN,
     "phi3": Checkpoint(fused={"self_attn.qkv_proj": QKV, "mlp.gate_up_proj": GATE_UP}),
     "qwen2": PLAIN,
     "qwen2_5_vl": PLAIN,

@@ -19,6 +19,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
     widths = window_widths(arch)
     for what, wrong, value, words in (
         ("norms per layer", arch.norms_per_layer != 2, arch.norms_per_layer, "2"),
+        ("norms without weights", arch.norm == "bare-layernorm", "", "norms with weights"),
         ("a norm after the embedding", arch.embedding_norm, "", "a model without"),
         ("positions", arch.positions == "alibi", arch.positions, "rope, learned or none"),
         (
