@@ -121,6 +121,11 @@ class Architecture:
     numerics: Numerics = UNKNOWN
 
     @property
+    def centred_norms(self) -> bool:
+        """Return whether norms subtract the mean first."""
+        return self.norm != "rmsnorm"
+
+    @property
     def main_layers(self) -> int:
         """Layers before those for multi-token prediction."""
         return self.layers - self.next_token_layers

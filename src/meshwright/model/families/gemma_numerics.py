@@ -1,6 +1,7 @@
 """Read the arithmetic of Gemma 1, 2 and 3, after their shapes (``model/families/gemma_decoders.py``).
 
-Keys and defaults are those of transformers 5.23 (``modeling_gemma.py``, ``_gemma2.py``, ``_gemma3.py``).
+Keys and defaults are those of transformers 5.23 (``modeling_gemma.py`` and those of
+its successors).
 """
 
 from dataclasses import replace

@@ -132,7 +132,7 @@ def _interleaved(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _chunks(fields: Fields, layers: int) -> tuple[int | None, ...]:
-    """Read the layers with chunked attention: by ``layer_types``, else those that are rotated."""
+    """Return a chunk's width for each layer with chunked attention: by ``layer_types``, else where it is rotated."""
     chunk = fields.optional_size("attention_chunk_size")
     kinds = read_layer_types(fields, layers, ("full_attention", "chunked_attention"))
     if kinds is None:

@@ -62,18 +62,9 @@ class NormKernel:
     def _parameters(self, visit: OperatorCall) -> list[torch.Tensor]:
         return [visit.unit(name).view(name) for name in self.names]
 
-    def _weight_and_bias(self, visit: OperatorCall) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return those of a LayerNorm, None for a bare one."""
-        found = self._parameters(visit)
-        return (found[0], found[1]) if found else (None, None)
-
-    @property
-    def _subtracts_mean(self) -> bool:
-        return self.setting.architecture.norm != "rmsnorm"
-
     def _normalised(self, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
-        if self._subtracts_mean:
-            weight, bias = self._weight_and_bias(visit)
+        if self.setting.architecture.centred_norms:
+            weight, bias = _weight_and_bias(self._parameters(visit))
             return torch.layer_norm(x, (self.op.width,), weight, bias, self.epsilon)
         (weight,) = self._parameters(visit)
         wide = x.to(self.setting.precision.statistic)
@@ -83,7 +74,7 @@ class NormKernel:
         return centred.to(x) * self._scale(weight)
 
     def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
-        if self._subtracts_mean:
+        if self.setting.architecture.centred_norms:
             return self._layer_norm_gradient(g, x, visit)
         (weight,) = self._parameters(visit)
         wide, wide_g = x.to(self.setting.precision.statistic), g.to(self.setting.precision.statistic)
@@ -102,7 +93,7 @@ class NormKernel:
 
     def _layer_norm_gradient(self, g: torch.Tensor, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         shape, epsilon = (self.op.width,), self.epsilon
-        weight, bias = self._weight_and_bias(visit)
+        weight, bias = _weight_and_bias(self._parameters(visit))
         learns = not self.op.frozen and weight is not None
         _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
         dx, dw, db = torch.ops.aten.native_layer_norm_backward(
@@ -121,6 +112,11 @@ class NormKernel:
         name = self.names[which]
         with visit.unit(name).gradients.adding(name) as total:
             total.add_(gradient)
+
+
+def _weight_and_bias(found: list[torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return those of a LayerNorm, None for a bare one."""
+    return (found[0], found[1]) if found else (None, None)
 
 
 @dataclass(frozen=True)
