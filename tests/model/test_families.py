@@ -137,6 +137,8 @@ def test_missing_family() -> None:
         ),
         ({"model_type": "qwen3", "layer_types": ["linear_attention"] * 4}, "layer_types"),
         ({"model_type": "smollm3", "use_sliding_window": True}, "use_sliding_window"),
+        ({"model_type": "stablelm", "use_parallel_residual": True}, "use_parallel_residual"),
+        ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm"),
     ],
 )
 def test_unsupported_features_are_refused_by_name(change: dict[str, Any], field: str) -> None:
@@ -193,6 +195,23 @@ def test_routed_layers() -> None:
     assert whole.moe is not None
     assert (whole.intermediate, set(whole.moe.layers)) == (0, {True})
     assert read({**TINY_LATENT, "first_k_dense_replace": 4}).moe is None
+
+
+def test_llama_4_alternates_layers_and_windows() -> None:
+    sizes = {**TINY, "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1}
+    arch = read({**sizes, "interleave_moe_layer_step": 2, "attention_chunk_size": 64})
+    assert arch.moe is not None
+    assert (arch.intermediate, arch.moe.intermediate, arch.moe.shared_intermediate) == (16384, 208, 208)
+    assert arch.moe.layers == (False, True, False, True)
+    assert arch.windows == (64, 64, 64, None)
+    listed = read({**sizes, "moe_layers": [0], "no_rope_layers": [0, 1, 0, 1], "attention_chunk_size": 64})
+    assert listed.moe is not None
+    assert (listed.moe.layers, listed.windows) == ((True, False, False, False), (None, 64, None, 64))
+    kinds = ["chunked_attention"] + ["full_attention"] * 3
+    assert read({**sizes, "layer_types": kinds, "attention_chunk_size": None}).windows == (None,) * 4
+    assert problems({**sizes, "no_rope_layers": [1]}) == {
+        "no_rope_layers": "len(no_rope_layers) = 1 >= num_hidden_layers = 4"
+    }
 
 
 def test_rotary_base_from_any_of_its_places() -> None:

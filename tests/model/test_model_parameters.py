@@ -37,6 +37,7 @@ PUBLISHED_B = {
     "gemma-2-9b": 9.242,
     "gemma-2-27b": 27.227,
     "minimax-text-01": 456.09,
+    "mistral-small-24b-2501": 23.572,
     "mixtral-8x7b": 46.703,
     "mixtral-8x22b": 140.63,
     "qwen3-30b-a3b": 30.532,
@@ -53,6 +54,13 @@ PUBLISHED_B = {
 # Published sizes in billions, rounded by their authors: they show that the embeddings are tied.
 ROUNDED_B = {
     "llama-3.2-3b": 3.21,
+    "ernie-4.5-0.3b": 0.36,
+    "gemma-2b": 2.506,
+    "gemma-7b": 8.538,
+    "granite-3.1-2b": 2.53,
+    "ministral-3-3b": 3.4,
+    "phi-4-mini": 3.8,
+    "olmo-1b": 1.18,
     "qwen2.5-0.5b": 0.49,
     "qwen2.5-1.5b": 1.54,
     "qwen2.5-3b": 3.09,
@@ -67,9 +75,13 @@ ROUNDED_B = {
 # Active parameters in billions as their authors state them, rounded by them.
 ACTIVE_B = {
     "minimax-text-01": 45.9 + 2 * 1.23,  # without the embedding's and the head's table, 200064 · 6144 each
+    "llama-4-maverick": 17.0,
+    "llama-4-scout": 17.0,
     "mixtral-8x7b": 12.9,
     "mixtral-8x22b": 39.0,
+    "qwen2-57b-a14b": 14.0,
     "qwen3-30b-a3b": 3.3,
+    "qwen3-coder-480b-a35b": 35.0,
     "qwen3-235b-a22b": 22.0,
     "deepseek-v2": 21.0,
     "deepseek-v3": 37.0,

@@ -51,9 +51,12 @@ def test_a_plain_decoder():
     )
 
 
-def test_the_arithmetic_of_every_zoo_model_is_known():
+def test_the_arithmetic_of_every_zoo_model_is_known_or_refused_by_its_family():
     for name in zoo_names():
         arch = load_model(name).architecture
+        if arch.family not in FAMILY_NUMERICS:
+            assert [problem.field for problem in arch.numerics.refused] == ["model_type"]
+            continue
         found = runnable_numerics(arch)
         assert len(found.rotary) == len(found.attention_scales) == arch.layers
         assert (found.routing is None) == (arch.moe is None)
@@ -80,6 +83,12 @@ def test_gemma_2_divides_scores_by_a_scalar_of_its_own():
     assert of_27b.attention_scales[0] == pytest.approx(144**-0.5)  # not the head's 128
     assert (of_27b.attention_soft_cap, of_27b.logit_soft_cap) == (50.0, 30.0)
     assert (of_27b.embedding_multiplier, of_27b.norm_offset) == (4608**0.5, 1.0)
+
+
+def test_gemma_has_neither_caps_nor_a_scalar_of_its_own():
+    gemma = numerics(model_type="gemma", query_pre_attn_scalar=7.0, final_logit_softcapping=30.0)
+    assert gemma.attention_scales[0] == pytest.approx(256**-0.5)
+    assert (gemma.attention_soft_cap, gemma.logit_soft_cap, gemma.norm_offset) == (None, None, 1.0)
 
 
 def test_a_null_switches_a_cap_off():
@@ -112,6 +121,17 @@ def test_ministral_3_without_a_word_on_rotation_is_yarn_by_sixteen():
 def test_glm_4_rotates_half_of_each_head_in_neighbours():
     assert numerics(model_type="glm4", head_dim=32).rotary[0] == Rotary(
         theta=10000.0, dim=16, interleaved=True
+    )
+
+
+def test_stablelm_rotates_a_quarter_of_each_head():
+    rotary = numerics(model_type="stablelm", num_key_value_heads=4, head_dim=32).rotary[0]
+    assert rotary == Rotary(theta=10000.0, dim=8)
+
+
+def test_ernie_rotates_whole_heads_in_neighbours():
+    assert numerics(model_type="ernie4_5", head_dim=32).rotary[0] == Rotary(
+        theta=500000.0, dim=32, interleaved=True
     )
 
 
@@ -176,6 +196,13 @@ def test_gpt_2_may_divide_scores_by_the_number_of_the_layer():
 )
 def test_what_cannot_be_run_is_named_and_can_be_planned(changes, field):
     assert set(refused(**changes)) == {field}
+
+
+def test_olmo_has_norms_without_weights_and_clips_nothing():
+    arch = read(model_type="olmo", rms_norm_eps=0.5)
+    assert (arch.norm, arch.norm_epsilon) == ("bare-layernorm", 1e-5)
+    assert not [name for name in named_parameters(build_graph(arch)) if "norm" in name]
+    assert set(refused(model_type="olmo", clip_qkv=8.0)) == {"clip_qkv"}
 
 
 def test_bloom_with_its_residual_after_the_norm_is_refused():

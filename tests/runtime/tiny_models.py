@@ -152,6 +152,9 @@ TINY: dict[str, dict[str, Any]] = {
         tie_word_embeddings=True,
     ),
     "dots1": _text("dots1", **SHARED, norm_topk_prob=True, sliding_window=5, max_window_layers=1),
+    "ernie4_5": _text("ernie4_5", head_dim=16, rope_theta=100.0),
+    "ernie4_5 biases": _text("ernie4_5", head_dim=16, use_bias=True, tie_word_embeddings=False),
+    "gemma": _text("gemma", head_dim=16, num_key_value_heads=1),
     "gemma2": _text("gemma2", head_dim=16, sliding_window=5, query_pre_attn_scalar=20, **CAPS),
     "gemma2 uncapped": _text(
         "gemma2",
@@ -181,6 +184,7 @@ TINY: dict[str, dict[str, Any]] = {
         final_logit_softcapping=2.0,
     ),
     "gemma3_text tower": _tower("gemma3", SIGLIP, True, head_dim=16, sliding_window=5),
+    "glm": _text("glm", head_dim=16),
     "glm4": _text("glm4", head_dim=16),
     "glm4_moe": _text("glm4_moe", **SHARED, use_qk_norm=True, attention_bias=True, head_dim=16),
     "glm4_moe plain": _text("glm4_moe", **SHARED, partial_rotary_factor=1.0, routed_scaling_factor=2.0),
@@ -235,6 +239,8 @@ TINY: dict[str, dict[str, Any]] = {
     "mixtral": _text(
         "mixtral", num_local_experts=6, num_experts_per_tok=2, sliding_window=5, rope_theta=100.0
     ),
+    "olmo": _text("olmo", rope_theta=100.0, tie_word_embeddings=True),
+    "olmo untied": _text("olmo", attention_bias=True),
     "phi3": _text("phi3", sliding_window=5),
     "phi3 longrope": _text(
         "phi3",
@@ -286,6 +292,8 @@ TINY: dict[str, dict[str, Any]] = {
     ),
     "smollm3": _text("smollm3", no_rope_layer_interval=2),
     "smollm3 list": _text("smollm3", no_rope_layers=[0, 1, 1], tie_word_embeddings=False),
+    "stablelm": _text("stablelm", partial_rotary_factor=0.5, rope_theta=100.0),
+    "stablelm biases": _text("stablelm", use_qkv_bias=True, partial_rotary_factor=0.5),
     "starcoder2": _text("starcoder2", sliding_window=5),
     "starcoder2 without biases": _text("starcoder2", use_bias=False, tie_word_embeddings=False),
 }

@@ -11,7 +11,8 @@ from typing import Literal
 
 from meshwright.model.numerics import UNKNOWN, Numerics
 
-NormKind = Literal["rmsnorm", "layernorm"]
+NormKind = Literal["rmsnorm", "layernorm", "bare-layernorm"]
+"""A bare LayerNorm has neither weight nor bias."""
 Positions = Literal["rope", "learned", "alibi", "none"]
 
 
@@ -118,6 +119,11 @@ class Architecture:
     left_out: tuple[str, ...] = ()
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
     numerics: Numerics = UNKNOWN
+
+    @property
+    def centred_norms(self) -> bool:
+        """Return whether norms subtract the mean first."""
+        return self.norm != "rmsnorm"
 
     @property
     def main_layers(self) -> int:

@@ -365,9 +365,31 @@ def test_placements_and_lone_virtual_stages_are_refused() -> None:
     assert problem_fields(lone, "megatron") == {"pipeline.schedule"}
 
 
-def test_families_with_details_that_no_fact_describes_are_named() -> None:
-    refused = case("glm-4.5-air").to("megatron").refused
-    assert [(entry.key, entry.value) for entry in refused] == [("model.family", "glm4_moe")]
+@pytest.mark.parametrize(
+    ("name", "family", "detail"),
+    [
+        ("glm-4.5-air", "glm4_moe", "a part of each head"),
+        ("phi-4-mini", "phi3", "a part of each head"),
+        ("granite-3.1-2b", "granite", "multipliers"),
+        ("stablelm-2-1.6b", "stablelm", "a part of each head"),
+        ("ernie-4.5-0.3b", "ernie4_5", "pairs of neighbours"),
+    ],
+)
+def test_models_with_details_that_no_fact_describes_are_named(name: str, family: str, detail: str) -> None:
+    (entry,) = case(name, workload={"seq_len": 4096}).to("megatron").refused
+    assert (entry.key, entry.value) == ("model.family", family)
+    assert detail in entry.why
+
+
+@pytest.mark.parametrize("target", ["megatron", "bridge", "torchtitan"])
+@pytest.mark.parametrize("name", ["gemma-2b", "llama-4-scout", "olmo-7b"])
+def test_models_that_a_target_has_no_words_for_are_refused(name: str, target: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"does not have {name}"):
+        case(name, workload={"seq_len": 2048}).to(target)
+
+
+def test_whole_rotations_are_written() -> None:
+    assert not case("phi-4", workload={"seq_len": 4096}).to("megatron").refused
 
 
 def test_the_notion_of_another_stack_is_named() -> None:

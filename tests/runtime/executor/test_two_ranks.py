@@ -38,7 +38,7 @@ def test_tensor_parallel_stages_with_heads_of_their_own_norms(sequence_parallel)
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize("family", ["gpt2", "gemma2", "bloom"])
+@pytest.mark.parametrize("family", ["gpt2", "gemma2", "bloom", "olmo"])
 def test_a_table_of_both_ends_is_summed_over_them_and_counted_once(family):
     held_against_the_reference(small(tiny(family), sharding="zero1", pp=2, dp_shard=2))
     held_against_the_reference(small(tiny(family), sharding="zero3", gather="per-layer", dp_shard=2))

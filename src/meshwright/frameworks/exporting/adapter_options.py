@@ -34,7 +34,8 @@ BRIDGE_MODULES: Mapping[str, str] = {
     "mlp.down_proj": "linear_fc2",
 }
 PEFT_FAMILIES = (
-    *("llama", "mistral", "ministral3", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "smollm3"),
+    *("llama", "mistral", "ministral3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"),
+    *("granite", "smollm3", "ernie4_5", "stablelm", "olmo"),
     *("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4_moe"),
 )
 """Families whose modules in transformers have the names of our matrices, each for itself."""

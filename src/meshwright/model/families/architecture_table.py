@@ -11,20 +11,23 @@ from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.model.families.config_fields import Fields
 from meshwright.model.families.dense_decoders import (
-    gemma2,
-    gemma3,
+    ernie4_5,
+    glm,
     glm4,
     llama,
     ministral3,
     mistral,
+    olmo,
     phi3,
     qwen2,
     qwen2_5_vl_text,
     qwen3,
     qwen3_vl_text,
     smollm3,
+    stablelm,
     starcoder2,
 )
+from meshwright.model.families.gemma_decoders import gemma, gemma2, gemma3
 from meshwright.model.families.gpt2_and_bloom import bloom, gpt2
 from meshwright.model.families.linear_attention_decoders import minimax
 from meshwright.model.families.moe_decoders import (
@@ -33,6 +36,7 @@ from meshwright.model.families.moe_decoders import (
     dots1,
     glm4_moe,
     gpt_oss,
+    llama4,
     mixtral,
     qwen2_moe,
     qwen3_moe,
@@ -44,8 +48,11 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "deepseek_v2": deepseek_v2,
     "deepseek_v3": deepseek_v3,
     "dots1": dots1,
+    "ernie4_5": ernie4_5,
+    "gemma": gemma,
     "gemma2": gemma2,
     "gemma3_text": gemma3,
+    "glm": glm,
     "glm4": glm4,
     "glm4_moe": glm4_moe,
     "gpt2": gpt2,
@@ -53,10 +60,12 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "granite": llama,
     "kimi_k2": deepseek_v3,
     "llama": llama,
+    "llama4_text": llama4,
     "minimax": minimax,
     "ministral3": ministral3,
     "mistral": mistral,
     "mixtral": mixtral,
+    "olmo": olmo,
     "phi3": phi3,
     "qwen2": qwen2,
     "qwen2_5_vl": qwen2_5_vl_text,  # older files hold the text tower's keys at the top
@@ -67,6 +76,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "qwen3_vl_moe_text": qwen3_moe,
     "qwen3_vl_text": qwen3_vl_text,
     "smollm3": smollm3,
+    "stablelm": stablelm,
     "starcoder2": starcoder2,
 }
 

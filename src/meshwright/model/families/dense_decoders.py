@@ -13,6 +13,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.families.config_fields import LARGEST_COUNT, Fields
 
 Windows = tuple[int | None, ...]
+NORM_EPSILONS = ("rms_norm_eps", "norm_epsilon", "layer_norm_epsilon", "layer_norm_eps")
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -41,9 +42,7 @@ def decoder(fields: Fields, theta: float = 10000.0) -> Architecture:
         activation=fields.text("hidden_activation", "hidden_act", default="silu"),
         max_positions=fields.size("max_position_embeddings", default=2048),
         rope_theta=read_theta(fields, theta),
-        norm_epsilon=fields.number(
-            "rms_norm_eps", "norm_epsilon", "layer_norm_epsilon", default=1e-6, positive=True
-        ),
+        norm_epsilon=fields.number(*NORM_EPSILONS, default=1e-6, positive=True),
         tied_embeddings=fields.flag("tie_word_embeddings", False),
         windows=(None,) * layers,
     )
@@ -169,33 +168,45 @@ def qwen3_vl_text(fields: Fields) -> Architecture:
     return replace(attention_biases(fields, decoder(fields, theta=5e5)), qk_norm=True)
 
 
-def gemma2(fields: Fields) -> Architecture:
-    """Read Gemma 2 (arXiv 2408.00118): norms before and after each sublayer; even layers slide."""
-    _assume_gemma(fields)
-    arch = decoder(fields)
-    window = fields.optional_size("sliding_window")
-    windows = read_windows(fields, arch.layers, window, lambda layer: layer % 2 == 0)
-    return replace(attention_biases(fields, arch), norms_per_layer=4, windows=windows)
-
-
-def gemma3(fields: Fields) -> Architecture:
-    """Read Gemma 3 (arXiv 2503.19786): Gemma 2 with head norms; five of six layers slide.
-
-    Released files omit several sizes, which take the text class's defaults.
-    """
-    _assume_gemma(fields)
-    fields.assume(vocab_size=262208, num_attention_heads=8)
-    arch = decoder(fields, theta=1e6)
-    pattern = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
-    window = fields.optional_size("sliding_window")
-    windows = read_windows(fields, arch.layers, window, lambda layer: (layer + 1) % pattern != 0)
-    return replace(attention_biases(fields, arch), qk_norm=True, norms_per_layer=4, windows=windows)
+def glm(fields: Fields) -> Architecture:
+    """Read GLM-4 (arXiv 2406.12793, section 2): biases on queries, keys and values."""
+    fields.assume(num_key_value_heads=2, head_dim=128, rms_norm_eps=1.5625e-7)
+    return replace(decoder(fields), qkv_bias=fields.flag("attention_bias", True))
 
 
 def glm4(fields: Fields) -> Architecture:
-    """Read GLM-4-0414: four norms a layer, biases on queries, keys and values."""
-    fields.assume(num_key_value_heads=2, head_dim=128, rms_norm_eps=1.5625e-7)
-    return replace(decoder(fields), norms_per_layer=4, qkv_bias=fields.flag("attention_bias", True))
+    """Read GLM-4-0414: GLM-4 with four norms a layer."""
+    return replace(glm(fields), norms_per_layer=4)
+
+
+def ernie4_5(fields: Fields) -> Architecture:
+    """Read dense ERNIE 4.5: Llama's shapes with one switch for all biases."""
+    fields.assume(num_key_value_heads=2, head_dim=128, tie_word_embeddings=True, rms_norm_eps=1e-5)
+    bias = fields.flag("use_bias", False)
+    return replace(decoder(fields, theta=5e5), qkv_bias=bias, output_bias=bias, mlp_bias=bias)
+
+
+def olmo(fields: Fields) -> Architecture:
+    """Read OLMo (arXiv 2402.00838, section 2.1): Llama's shapes with LayerNorms that have no weights."""
+    arch = attention_biases(fields, decoder(fields))
+    return replace(arch, norm="bare-layernorm", norm_epsilon=1e-5)
+
+
+def stablelm(fields: Fields) -> Architecture:
+    """Read StableLM (arXiv 2402.17834, section 2.3): LayerNorm, gated feed-forward."""
+    fields.assume(layer_norm_eps=1e-5, num_key_value_heads=32)
+    if fields.flag("use_parallel_residual", False):
+        rule = "attention and feed-forward side by side are not supported"
+        fields.unsupported("use_parallel_residual", True, rule, "use false")
+    if fields.flag("qk_layernorm", False):
+        rule = "norms with weights of their own for every head are not supported"
+        fields.unsupported("qk_layernorm", True, rule, "use false")
+    return replace(
+        decoder(fields),
+        norm="layernorm",
+        qkv_bias=fields.flag("use_qkv_bias", False),
+        dropout=has_dropout(fields, "hidden_dropout", "attention_dropout", default=0.0),
+    )
 
 
 def starcoder2(fields: Fields) -> Architecture:
@@ -212,12 +223,6 @@ def starcoder2(fields: Fields) -> Architecture:
         mlp_bias=bias,
         dropout=has_dropout(fields, "residual_dropout", "attention_dropout", default=0.0),
     )
-
-
-def _assume_gemma(fields: Fields) -> None:
-    fields.assume(num_key_value_heads=4, head_dim=256, tie_word_embeddings=True, sliding_window=4096)
-    if not fields.has("hidden_act"):
-        fields.assume(hidden_activation="gelu_pytorch_tanh")
 
 
 def _all_sliding(fields: Fields, arch: Architecture) -> Architecture:

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.families.config_fields import Fields
-from meshwright.model.families.rotary_fields import ORIGINAL, read_rotary, rope_mapping
+from meshwright.model.families.rotary_fields import (
+    ORIGINAL,
+    read_rotary,
+    read_rotated_layers,
+    rope_mapping,
+)
 from meshwright.model.numerics import ActivationKind, Mixing, Numerics, QueryGrowth
 from meshwright.model.rotary import Rotary, Yarn
 
@@ -101,17 +106,9 @@ def granite(fields: Fields, arch: Architecture) -> Numerics:
 
 
 def smollm3(fields: Fields, arch: Architecture) -> Numerics:
-    """Read SmolLM3: ``no_rope_layers`` holds 1 for a layer that *is* rotated; without it, every fourth layer is not."""
+    """Read SmolLM3: some layers are not rotated."""
     numerics = llama(fields, arch)
-    interval = fields.size("no_rope_layer_interval", default=4)
-    rotates = fields.items("no_rope_layers", lambda n: n in (0, 1), "0 or 1 for each layer")
-    if rotates is None:
-        rotates = [(layer + 1) % interval != 0 for layer in range(arch.layers)]
-    if len(rotates) < arch.layers:
-        rule = f"len(no_rope_layers) = {len(rotates)} >= num_hidden_layers = {arch.layers}"
-        fields.problem("no_rope_layers", f"{len(rotates)} entries", rule, "one entry for each layer")
-        rotates = [1] * arch.layers
-    pairs = zip(numerics.rotary, rotates[: arch.layers], strict=True)
+    pairs = zip(numerics.rotary, read_rotated_layers(fields, arch.layers), strict=True)
     return replace(numerics, rotary=tuple(rotary if rotated else None for rotary, rotated in pairs))
 
 
@@ -144,8 +141,28 @@ def phi3(fields: Fields, arch: Architecture) -> Numerics:
     return decoder_numerics(fields, arch, rotary)
 
 
+def ernie4_5(fields: Fields, arch: Architecture) -> Numerics:
+    """Read dense ERNIE 4.5: heads are rotated in pairs of neighbours."""
+    return decoder_numerics(fields, arch, rotation(fields, arch, rope_mapping(fields), interleaved=True))
+
+
+def olmo(fields: Fields, arch: Architecture) -> Numerics:
+    """Read OLMo: Llama, unless queries, keys and values are clipped."""
+    if fields.has("clip_qkv"):
+        limit = fields.number("clip_qkv", default=8.0, positive=True)
+        fields.unsupported("clip_qkv", limit, "queries, keys and values are not clipped", "use null")
+    return llama(fields, arch)
+
+
+def stablelm(fields: Fields, arch: Architecture) -> Numerics:
+    """Read StableLM: a quarter of each head is rotated."""
+    rope = rope_mapping(fields)
+    rotary = read_rotary(rope, arch, share=rotated_share(fields, rope, 0.25))
+    return decoder_numerics(fields, arch, rotary)
+
+
 def glm4(fields: Fields, arch: Architecture) -> Numerics:
-    """Read GLM-4: half of each head is rotated, in pairs of neighbours."""
+    """Read GLM-4 and GLM-4-0414: half of each head is rotated, in pairs of neighbours."""
     rope = rope_mapping(fields)
     rotary = read_rotary(rope, arch, share=rotated_share(fields, rope, 0.5), interleaved=True)
     return decoder_numerics(fields, arch, rotary)

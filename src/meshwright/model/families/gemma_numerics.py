@@ -1,6 +1,7 @@
-"""Read the arithmetic of Gemma 2 and 3, after their shapes (``model/families/dense_decoders.py``).
+"""Read the arithmetic of Gemma 1, 2 and 3, after their shapes (``model/families/gemma_decoders.py``).
 
-Keys and defaults are those of transformers 5.23 (``modeling_gemma2.py``, ``modeling_gemma3.py``).
+Keys and defaults are those of transformers 5.23 (``modeling_gemma.py`` and those of
+its successors).
 """
 
 from dataclasses import replace
@@ -14,10 +15,15 @@ from meshwright.model.numerics import Numerics
 from meshwright.model.rotary import Rotary
 
 
+def gemma(fields: Fields, arch: Architecture) -> Numerics:
+    """Read Gemma: scores divided by √head_dim, no caps."""
+    return _gemma(fields, arch, (rotation(fields, arch, rope_mapping(fields)),) * arch.layers)
+
+
 def gemma2(fields: Fields, arch: Architecture) -> Numerics:
     """Read Gemma 2: soft caps on scores and logits (a null switches one off)."""
     fields.assume(attn_logit_softcapping=50.0, final_logit_softcapping=30.0)
-    numerics = _gemma(fields, arch, (rotation(fields, arch, rope_mapping(fields)),) * arch.layers)
+    numerics = _with_scalar(fields, arch, (rotation(fields, arch, rope_mapping(fields)),) * arch.layers)
     return replace(numerics, attention_soft_cap=_cap(fields, "attn_logit_softcapping"))
 
 
@@ -38,22 +44,29 @@ def gemma3(fields: Fields, arch: Architecture) -> Numerics:
     near_theta = fields.number("rope_local_base_freq", default=10000.0, positive=True)
     far = read_rotary(whole, arch)
     near = read_rotary(given.mapping("sliding_attention"), arch, theta=near_theta)
-    return _gemma(fields, arch, tuple(far if window is None else near for window in arch.windows))
+    return _with_scalar(fields, arch, tuple(far if window is None else near for window in arch.windows))
 
 
-def _gemma(fields: Fields, arch: Architecture, rotary: tuple[Rotary | None, ...]) -> Numerics:
-    """Read the common part: embeddings times √hidden in their dtype, norms of 1 + weight, a scalar for queries."""
-    if fields.flag("use_bidirectional_attention", False):
-        rule = "a decoder is run with causal attention only"
-        fields.unsupported("use_bidirectional_attention", True, rule, "use false")
+def _with_scalar(fields: Fields, arch: Architecture, rotary: tuple[Rotary | None, ...]) -> Numerics:
+    """Read what Gemma 2 and 3 share: a scalar for queries, a cap on logits."""
     scalar = fields.number("query_pre_attn_scalar", default=256.0, positive=True)
     activation = fields.text("hidden_activation", default="gelu_pytorch_tanh")
     return replace(
-        decoder_numerics(fields, arch, None),
+        _gemma(fields, arch, rotary),
         activation=read_activation(fields, activation),
-        rotary=rotary,
         attention_scales=(scalar**-0.5,) * arch.layers,
         logit_soft_cap=_cap(fields, "final_logit_softcapping"),
+    )
+
+
+def _gemma(fields: Fields, arch: Architecture, rotary: tuple[Rotary | None, ...]) -> Numerics:
+    """Read what all three share: embeddings times √hidden in their dtype, norms of 1 + weight."""
+    if fields.flag("use_bidirectional_attention", False):
+        rule = "a decoder is run with causal attention only"
+        fields.unsupported("use_bidirectional_attention", True, rule, "use false")
+    return replace(
+        decoder_numerics(fields, arch, None),
+        rotary=rotary,
         embedding_multiplier=sqrt(arch.hidden),
         embedding_multiplier_rounded=True,
         norm_offset=1.0,

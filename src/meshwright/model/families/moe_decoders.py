@@ -12,7 +12,13 @@ from dataclasses import replace
 
 from meshwright.model.architecture import Architecture, Experts, LatentAttention
 from meshwright.model.families.config_fields import LARGEST_COUNT, Fields
-from meshwright.model.families.dense_decoders import attention_biases, decoder, read_windows
+from meshwright.model.families.dense_decoders import (
+    attention_biases,
+    decoder,
+    read_layer_types,
+    read_windows,
+)
+from meshwright.model.families.rotary_fields import read_rotated_layers
 from meshwright.model.operators.multi_token_prediction import with_next_tokens
 
 
@@ -98,6 +104,40 @@ def gpt_oss(fields: Fields) -> Architecture:
         moe=replace(moe, expert_bias=True, router_bias=True),
         windows=read_windows(fields, arch.layers, window, lambda layer: layer % 2 == 0),
     )
+
+
+def llama4(fields: Fields) -> Architecture:
+    """Read the text tower of Llama 4: a token has one of many experts and a shared one, in all or some layers.
+
+    A layer with chunked attention gets a window as wide as a chunk, which is an upper bound of its cost: only the last
+    position of a chunk sees all of it. The norms of queries and keys have no weights and are not counted.
+    """
+    fields.assume(num_key_value_heads=8, head_dim=128, rms_norm_eps=1e-5, intermediate_size_mlp=16384)
+    fields.assume(attention_chunk_size=8192)
+    arch = attention_biases(fields, decoder(fields, theta=5e5))
+    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    routed = _interleaved(fields, arch.layers)
+    dense = fields.size("intermediate_size_mlp")
+    arch = replace(arch, intermediate=dense, windows=_chunks(fields, arch.layers))
+    return _routed(arch, replace(moe, shared_intermediate=moe.intermediate), routed)
+
+
+def _interleaved(fields: Fields, layers: int) -> tuple[bool, ...]:
+    """Read the routed layers of Llama 4: ``moe_layers``, else every ``interleave_moe_layer_step``-th."""
+    step = fields.size("interleave_moe_layer_step", default=1)
+    rule = f"layer numbers in 0..{layers - 1}"
+    listed = fields.items("moe_layers", lambda n: type(n) is int and 0 <= n < layers, rule)
+    routed = set(range(step - 1, layers, step) if listed is None else listed)
+    return tuple(layer in routed for layer in range(layers))
+
+
+def _chunks(fields: Fields, layers: int) -> tuple[int | None, ...]:
+    """Return a chunk's width for each layer with chunked attention: by ``layer_types``, else where it is rotated."""
+    chunk = fields.optional_size("attention_chunk_size")
+    kinds = read_layer_types(fields, layers, ("full_attention", "chunked_attention"))
+    if kinds is None:
+        return tuple(chunk if rotated else None for rotated in read_rotated_layers(fields, layers))
+    return tuple(chunk if kind == "chunked_attention" else None for kind in kinds)
 
 
 def _experts(fields: Fields, *keys: str, width: str = "moe_intermediate_size", layers: int) -> Experts:

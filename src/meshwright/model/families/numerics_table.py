@@ -12,14 +12,17 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.families.config_fields import Fields
 from meshwright.model.families.dense_numerics import (
     decoder_numerics,
+    ernie4_5,
     glm4,
     granite,
     llama,
     ministral3,
+    olmo,
     phi3,
     smollm3,
+    stablelm,
 )
-from meshwright.model.families.gemma_numerics import gemma2, gemma3
+from meshwright.model.families.gemma_numerics import gemma, gemma2, gemma3
 from meshwright.model.families.gpt2_and_bloom_numerics import bloom, gpt2
 from meshwright.model.families.linear_attention_decoders import minimax_numerics
 from meshwright.model.families.moe_numerics import (
@@ -38,8 +41,11 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "deepseek_v2": deepseek_v2,
     "deepseek_v3": deepseek_v3,
     "dots1": dots1,
+    "ernie4_5": ernie4_5,
+    "gemma": gemma,
     "gemma2": gemma2,
     "gemma3_text": gemma3,
+    "glm": glm4,
     "glm4": glm4,
     "glm4_moe": glm4_moe,
     "gpt2": gpt2,
@@ -51,6 +57,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "ministral3": ministral3,
     "mistral": llama,
     "mixtral": mixtral,
+    "olmo": olmo,
     "phi3": phi3,
     "qwen2": llama,
     "qwen2_5_vl": llama,
@@ -60,6 +67,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "qwen3_moe": qwen_moe,
     "qwen3_vl_text": llama,
     "smollm3": smollm3,
+    "stablelm": stablelm,
     "starcoder2": llama,
 }
 

@@ -34,6 +34,19 @@ def refuse_older_key(fields: Fields) -> None:
         fields.unsupported("rope_scaling", "present", rule, "keep rope_parameters")
 
 
+def read_rotated_layers(fields: Fields, layers: int) -> list[bool]:
+    """Read which layers are rotated: ``no_rope_layers`` holds 1 for one that *is*; without it, all but every fourth."""
+    interval = fields.size("no_rope_layer_interval", default=4)
+    rotates = fields.items("no_rope_layers", lambda n: n in (0, 1), "0 or 1 for each layer")
+    if rotates is None:
+        return [(layer + 1) % interval != 0 for layer in range(layers)]
+    if len(rotates) < layers:
+        rule = f"len(no_rope_layers) = {len(rotates)} >= num_hidden_layers = {layers}"
+        fields.problem("no_rope_layers", f"{len(rotates)} entries", rule, "one entry for each layer")
+        return [True] * layers
+    return [bool(flag) for flag in rotates[:layers]]
+
+
 def read_rotary(
     rope: Fields,
     arch: Architecture,

@@ -30,6 +30,8 @@ def expert_tensors(
 
 
 def norm_tensors(name: str, width: int, kind: str) -> tuple[Parameter, ...]:
-    """Return the weight of an RMSNorm, or weight and bias of a LayerNorm."""
+    """Return the weight of an RMSNorm, or weight and bias of a LayerNorm that is not bare."""
+    if kind == "bare-layernorm":
+        return ()
     weight = Parameter(f"{name}.weight", (width,))
     return (weight,) if kind == "rmsnorm" else (weight, Parameter(f"{name}.bias", (width,)))

@@ -63,9 +63,10 @@ class NormKernel:
         return [visit.unit(name).view(name) for name in self.names]
 
     def _normalised(self, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
-        weight, *bias = self._parameters(visit)
-        if bias:
-            return torch.layer_norm(x, (self.op.width,), weight, bias[0], self.epsilon)
+        if self.setting.architecture.centred_norms:
+            weight, bias = _weight_and_bias(self._parameters(visit))
+            return torch.layer_norm(x, (self.op.width,), weight, bias, self.epsilon)
+        (weight,) = self._parameters(visit)
         wide = x.to(self.setting.precision.statistic)
         centred = wide * self._inverse_root(wide)
         if self.setting.numerics.norm_weight_in_fp32:
@@ -73,9 +74,9 @@ class NormKernel:
         return centred.to(x) * self._scale(weight)
 
     def _gradient(self, g: torch.Tensor, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
-        weight, *bias = self._parameters(visit)
-        if bias:
-            return self._layer_norm_gradient(g, x, weight, bias[0], visit)
+        if self.setting.architecture.centred_norms:
+            return self._layer_norm_gradient(g, x, visit)
+        (weight,) = self._parameters(visit)
         wide, wide_g = x.to(self.setting.precision.statistic), g.to(self.setting.precision.statistic)
         scale, factor = self._inverse_root(wide), self._scale(weight.to(wide))
         centred = wide * scale
@@ -90,15 +91,15 @@ class NormKernel:
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
         return squares.div_(self.op.width).add_(self.epsilon).rsqrt_()
 
-    def _layer_norm_gradient(
-        self, g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, visit: OperatorCall
-    ) -> torch.Tensor:
+    def _layer_norm_gradient(self, g: torch.Tensor, x: torch.Tensor, visit: OperatorCall) -> torch.Tensor:
         shape, epsilon = (self.op.width,), self.epsilon
+        weight, bias = _weight_and_bias(self._parameters(visit))
+        learns = not self.op.frozen and weight is not None
         _, mean, scale = torch.native_layer_norm(x, shape, weight, bias, epsilon)
         dx, dw, db = torch.ops.aten.native_layer_norm_backward(
-            g.contiguous(), x, shape, mean, scale, weight, bias, (True, *[not self.op.frozen] * 2)
+            g.contiguous(), x, shape, mean, scale, weight, bias, (True, learns, learns)
         )
-        if not self.op.frozen:
+        if learns:
             self._add(0, dw, visit)
             self._add(1, db, visit)
         return dx
@@ -111,6 +112,11 @@ class NormKernel:
         name = self.names[which]
         with visit.unit(name).gradients.adding(name) as total:
             total.add_(gradient)
+
+
+def _weight_and_bias(found: list[torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return those of a LayerNorm, None for a bare one."""
+    return (found[0], found[1]) if found else (None, None)
 
 
 @dataclass(frozen=True)

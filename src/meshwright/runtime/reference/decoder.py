@@ -247,8 +247,8 @@ class Decoder:
         )
 
     def _norm(self, name: str, x: Tensor, epsilon: float | None = None) -> Tensor:
-        weight, bias = self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
+        weight, bias = self.tensors.get(f"{name}.weight"), self.tensors.get(f"{name}.bias")
         epsilon = self.arch.norm_epsilon if epsilon is None else epsilon
-        x = normed(x, centred=self.arch.norm == "layernorm", epsilon=epsilon)
-        x = x * (self.numerics.norm_offset + weight)
+        x = normed(x, centred=self.arch.centred_norms, epsilon=epsilon)
+        x = x if weight is None else x * (self.numerics.norm_offset + weight)
         return x if bias is None else x + bias

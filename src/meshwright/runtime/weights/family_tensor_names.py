@@ -66,8 +66,11 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "deepseek_v2": PLAIN,
     "deepseek_v3": PLAIN,
     "dots1": PLAIN,
+    "ernie4_5": PLAIN,
+    "gemma": PLAIN,
     "gemma2": PLAIN,
     "gemma3_text": PLAIN,
+    "glm": Checkpoint(fused={"mlp.gate_up_proj": GATE_UP}),
     "glm4": Checkpoint(
         inner={
             "post_attention_layernorm": "post_self_attn_layernorm",
@@ -109,6 +112,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "ministral3": PLAIN,
     "mistral": PLAIN,
     "mixtral": Checkpoint(inner={"mlp.gate": "block_sparse_moe.gate"}, experts=MIXTRAL),
+    "olmo": PLAIN,
     "phi3": Checkpoint(fused={"self_attn.qkv_proj": QKV, "mlp.gate_up_proj": GATE_UP}),
     "qwen2": PLAIN,
     "qwen2_5_vl": PLAIN,
@@ -123,6 +127,7 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "qwen3_moe": PLAIN,
     "qwen3_vl_text": Checkpoint(prefixes=("model.language_model.", "model.", "")),
     "smollm3": PLAIN,
+    "stablelm": PLAIN,
     "starcoder2": Checkpoint(inner={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}),
 }
 

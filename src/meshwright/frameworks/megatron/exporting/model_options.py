@@ -3,8 +3,7 @@
 Megatron has one switch for all linear biases (``--disable-bias-linear``) and one more for queries, keys and
 values; the router and the experts follow the first. A window of w positions is (w − 1, 0): its own position
 and w − 1 to the left. Details that ``Architecture`` does not hold (rotary scaling for long contexts, routing
-groups, logit caps) are not written; ``family_refusals`` names the families for which they are part of the
-model.
+groups, logit caps) are not written; ``family_refusals`` names the models of which they are a part.
 """
 
 from collections.abc import Mapping
@@ -25,8 +24,6 @@ from meshwright.plans.rules.stack_limits.megatron_models import (
 )
 
 UNEXPRESSED_DETAILS = {
-    "glm4": "a part of each head has no rotary embedding (--rotary-percent)",
-    "glm4_moe": "a part of each head has no rotary embedding (--rotary-percent)",
     "granite": "multipliers on embedding, attention, residual and logits",
     "qwen2_5_vl_text": "rotary embedding in sections (--position-embedding-type mrope)",
     "qwen3_vl_moe_text": "rotary embedding in sections (--position-embedding-type mrope)",
@@ -55,13 +52,22 @@ def model_options(arch: Architecture, facts: Facts) -> list[Option]:
 
 
 def family_refusals(arch: Architecture) -> list[Refusal]:
-    """Details of a family that change no shape and that no fact describes."""
-    if arch.family not in UNEXPRESSED_DETAILS:
+    """Details of a model that change no shape and that no fact describes."""
+    detail = UNEXPRESSED_DETAILS.get(arch.family) or _unwritten_rotation(arch)
+    if not detail:
         return []
-    why = (
-        f"{UNEXPRESSED_DETAILS[arch.family]}: not in the architecture's facts; shapes and cost are unaffected"
-    )
+    why = f"{detail}: not in the architecture's facts; shapes and cost are unaffected"
     return [Refusal("model.family", arch.family, why)]
+
+
+def _unwritten_rotation(arch: Architecture) -> str:
+    """Return what of a rotation no option is written for; nothing with latent attention, which has its own."""
+    rotations = [] if arch.latent else [rotary for rotary in arch.numerics.rotary if rotary is not None]
+    if any(rotary.dim < arch.head_dim for rotary in rotations):
+        return "a part of each head has no rotary embedding (--rotary-percent)"
+    if any(rotary.interleaved for rotary in rotations):
+        return "heads are rotated in pairs of neighbours (--rotary-interleaved)"
+    return ""
 
 
 def _attention(arch: Architecture) -> list[Option]:

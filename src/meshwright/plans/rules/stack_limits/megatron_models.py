@@ -9,6 +9,7 @@ from typing import Literal
 from meshwright.model.architecture import Architecture
 
 GPT_OSS = "gpt_oss"
+CHUNKED = "llama4_text"
 ActivationKind = Literal["gpt-oss", "swiglu", "squared-relu", "gelu", "gelu-tanh"]
 BiasKind = Literal["none", "qkv", "all", "all with experts"]
 
@@ -18,6 +19,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
     widths = window_widths(arch)
     for what, wrong, value, words in (
         ("norms per layer", arch.norms_per_layer != 2, arch.norms_per_layer, "2"),
+        ("norms without weights", arch.norm == "bare-layernorm", "", "norms with weights"),
         ("a norm after the embedding", arch.embedding_norm, "", "a model without"),
         ("positions", arch.positions == "alibi", arch.positions, "rope, learned or none"),
         (
@@ -27,6 +29,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
             "swiglu, gelu or squared relu",
         ),
         ("biases", bias_kind(arch) is None, bias_facts(arch), "all, none, or only q, k and v"),
+        ("chunked attention", arch.family == CHUNKED, "", "windows"),
         ("linear attention", arch.linear is not None, "", "attention with a softmax"),
         ("widths of windows", len(widths) > 1, sorted(widths), "one width"),
         ("rope_theta", not float(arch.rope_theta).is_integer(), arch.rope_theta, "a whole number"),
