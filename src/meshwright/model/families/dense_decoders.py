@@ -169,7 +169,7 @@ def qwen3_vl_text(fields: Fields) -> Architecture:
 
 
 def glm(fields: Fields) -> Architecture:
-    """Read GLM-4 (arXiv 2406.12793, section 2): biases on queries, keys and values."""
+    """Read GLM-4 (arXiv 2406.12793): biases on queries, keys and values."""
     fields.assume(num_key_value_heads=2, head_dim=128, rms_norm_eps=1.5625e-7)
     return replace(decoder(fields), qkv_bias=fields.flag("attention_bias", True))
 
@@ -187,13 +187,13 @@ def ernie4_5(fields: Fields) -> Architecture:
 
 
 def olmo(fields: Fields) -> Architecture:
-    """Read OLMo (arXiv 2402.00838, section 2.1): Llama's shapes with LayerNorms that have no weights."""
+    """Read OLMo (arXiv 2402.00838): Llama's shapes with LayerNorms that have no weights."""
     arch = attention_biases(fields, decoder(fields))
     return replace(arch, norm="bare-layernorm", norm_epsilon=1e-5)
 
 
 def stablelm(fields: Fields) -> Architecture:
-    """Read StableLM (arXiv 2402.17834, section 2.3): LayerNorm, gated feed-forward."""
+    """Read StableLM (arXiv 2402.17834): LayerNorm, gated feed-forward."""
     fields.assume(layer_norm_eps=1e-5, num_key_value_heads=32)
     if fields.flag("use_parallel_residual", False):
         rule = "attention and feed-forward side by side are not supported"
