@@ -5,6 +5,7 @@
 Pages keep their paths, so that a link means the same in the repository and on the site. Needs the extra ``site``.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,16 @@ FOLDERS = ("docs", "benchmarks", "examples")
 LEFT_OUT = shutil.ignore_patterns("*.py", "__pycache__", "golden", "mutation")
 
 
+MARKS = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
+"""First lines of blocks with marks for the tests of commands."""
+
+
+def _titled(line: re.Match[str]) -> str:
+    """Return the first line of a block as the site reads it: a file's name is its title, other marks are left out."""
+    file = re.search(r"file=(\S+)", line[2])
+    return f'```{line[1]} title="{file[1]}"' if file else f"```{line[1]}"
+
+
 def main() -> None:
     """Copy the pages, then build."""
     shutil.rmtree(PAGES, ignore_errors=True)
@@ -24,6 +35,8 @@ def main() -> None:
         shutil.copytree(ROOT / folder, PAGES / folder, ignore=LEFT_OUT)
     for file in FILES:
         shutil.copy(ROOT / file, PAGES / file)
+    for page in PAGES.rglob("*.md"):
+        page.write_text(MARKS.sub(_titled, page.read_text(encoding="utf-8")), encoding="utf-8")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     sys.exit(subprocess.run(command, check=False, cwd=ROOT).returncode)
 

@@ -84,6 +84,15 @@ def test_numbers_of_concepts_are_those_of_the_cost_model(path):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_files_are_named_above_their_text(name):
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for block in BLOCK.finditer(page):
+        file = re.search(r"file=(\S+)", block[2])
+        if file is not None:
+            assert f"`{file[1]}`" in page[: block.start()].rstrip().split("\n\n")[-1]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_what_is_not_run_is_a_command_and_has_a_reason(name):
     for block in blocks(name):
         if block.not_run is not None:
