@@ -1,17 +1,21 @@
-"""The commands of tutorials, how-tos and concepts, in their order, as a reader would type them.
+"""The commands of all pages, in their order, as a reader would type them.
 
-A block of shell is marked with ``exit=1`` where the answer is no, and with ``not-run="…"`` and the reason where it
+Reference pages name files that a reader has (``page_files.py``); tutorials, how-tos and concepts show all of theirs. A
+block of shell is marked with ``exit=1`` where the answer is no, and with ``not-run="…"`` and the reason where it
 needs what a laptop does not have; such blocks are parsed only.
 """
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import write_docs
 from command_runs import run
+from page_files import GIVEN
 from source_tree import ROOT
 
 FOLDERS = ("tutorials", "how-to", "concepts")
@@ -24,9 +28,16 @@ QUICK = (
 """Pages whose commands take a few seconds together."""
 QUICK_CONCEPTS = ("matrix-products", "collectives", "pipeline-bubble")
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = sorted(
-    f"{folder}/{path.stem}" for folder in FOLDERS for path in (ROOT / "docs" / folder).glob("*.md")
+START = re.compile(r"<!-- commands start in (\S+) -->")
+REFERENCE = sorted(
+    path.stem
+    for path in (ROOT / "docs").glob("*.md")
+    if re.search("^```(bash|sh)", path.read_text(), re.MULTILINE)
 )
+PAGES = [
+    *REFERENCE,
+    *sorted(f"{folder}/{path.stem}" for folder in FOLDERS for path in (ROOT / "docs" / folder).glob("*.md")),
+]
 
 
 class Block(NamedTuple):
@@ -52,20 +63,41 @@ def blocks(name: str) -> Iterator[Block]:
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
 )
 def test_every_command_does_what_the_page_says(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    count = 0
+    monkeypatch.chdir(_start(name, tmp_path))
     for block in blocks(name):
         if block.file is not None:
-            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
-        if block.language == "python":
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "python" and name not in REFERENCE:
             exec(compile(block.text, name, "exec"), {})
-        for line in block.text.splitlines() if block.language == "bash" and not block.not_run else ():
-            program, *words = shlex.split(line)
+        for line in commands(block) if not block.not_run else ():
+            program, *words = shlex.split(line, comments=True)
             assert program == "meshwright"
             done = run(*words)
             assert done.code == block.code, (line, done.err)
-            count += 1
-    assert count
+
+
+def _start(name: str, folder: Path) -> Path:
+    """Return the folder in which the commands of a page start, with the files that its reader has."""
+    if name not in REFERENCE:
+        return folder
+    start = START.search((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+    if start is not None:
+        shutil.copytree(ROOT / "examples", folder / "examples")
+        return folder / start[1]
+    for file, text in GIVEN.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
+
+
+def commands(block: Block) -> list[str]:
+    """Return the lines of a block of shell, with those joined that a backslash continues."""
+    return block.text.replace("\\\n", " ").splitlines() if block.language in ("bash", "sh") else []
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in REFERENCE])
+def test_a_page_of_these_folders_has_commands(name):
+    assert any(commands(block) for block in blocks(name))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +115,7 @@ def test_numbers_of_concepts_are_those_of_the_cost_model(path):
     assert write_docs.rewritten(text) == text, "run `make docs`"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in REFERENCE])
 def test_files_are_named_above_their_text(name):
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     for block in BLOCK.finditer(page):
@@ -96,7 +128,7 @@ def test_files_are_named_above_their_text(name):
 def test_what_is_not_run_is_a_command_and_has_a_reason(name):
     for block in blocks(name):
         if block.not_run is not None:
-            assert block.language == "bash"
             assert len(block.not_run.split()) > 2
-            for line in block.text.splitlines():
-                assert shlex.split(line)
+            assert commands(block)
+            for line in commands(block):
+                assert shlex.split(line, comments=True)
