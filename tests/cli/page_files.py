@@ -25,6 +25,7 @@ GIVEN = {
         "--group-query-attention --num-query-groups 8 --seq-length 8192 --max-position-embeddings 131072 "
         "--position-embedding-type rope --rotary-base 500000 --normalization RMSNorm --swiglu --disable-bias-linear "
         "--untie-embeddings-and-output-weights --bf16 --micro-batch-size 1 --global-batch-size 128 "
-        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --sequence-parallel --use-distributed-optimizer --vocab-size 128256\n"
+        "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 "
+        "--sequence-parallel --use-distributed-optimizer --vocab-size 128256\n"
     ),
 }

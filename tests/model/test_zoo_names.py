@@ -1,5 +1,7 @@
 """Spellings of zoo models."""
 
+import re
+
 import pytest
 
 from meshwright.model.load import load_config
@@ -37,9 +39,7 @@ def test_every_spelling_means_one_model() -> None:
         assert {zoo_name(spelling) for spelling in spellings} == {model}
 
 
-def test_every_repository_that_a_zoo_file_names_is_a_spelling() -> None:
+def test_every_source_names_a_version_a_commit_or_a_paper() -> None:
     sources = {name: str(load_config(name)["_source"]) for name in zoo_names()}
-    for name, source in sources.items():
-        words = source.removeprefix("sizes of ").split(",")[0]
-        if source.startswith("sizes of "):
-            assert zoo_name(words) == name
+    dated = re.compile(r" \d+\.\d+\b|\b(?:at|commit) [0-9a-f]{7,8}\b|arXiv \d{4}\.\d{4,5}|model_shapes\.csv")
+    assert not {name: source for name, source in sources.items() if not dated.search(source)}
