@@ -40,7 +40,7 @@ def test_the_keys_that_scripts_read(plan_file, data):
     assert {
         *("plan", "predict", "summary", "time", "memory", "binds", "sensitivity", "workload", "choices"),
         *("schedule", "rivals", "candidates_feasible", "best", "turns", "smallest_change", "against"),
-        *("pareto_memory", "devices", "tie_ratio", "origin"),
+        *("pareto_memory", "devices", "each", "tie_ratio", "origin"),
     } == data.keys()
     other = run("explain", plan_file, "--against", plan_file, "--json").data
     assert other.keys() == data.keys()
