@@ -51,7 +51,7 @@ def test_keys_of_a_pool_at_the_top_are_sent_there():
 
 def test_files_of_the_page_are_clusters():
     text = (ROOT / "docs" / "cluster-files.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (block,) = re.findall(r"```yaml[^\n]*\n(.*?)```", text, re.DOTALL)
     assert parse_cluster(block).pool.node.nic_bytes_per_s == pytest.approx(1600e9 / 8)
     for line in re.findall(r"`(pools: \[.*?\])`", text):
         assert parse_cluster(line + "\n").devices == 64
