@@ -42,10 +42,10 @@ from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.pass_items import Collective
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.timeline import run
 from meshwright.search.space.legal_plans import enumerate_space

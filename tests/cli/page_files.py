@@ -1,4 +1,4 @@
-"""Files that pages of the documentation name without showing them: a reader has files of these kinds."""
+"""Files that pages of the documentation name without showing them; the measured times are invented."""
 
 PLAN = """plan: 1
 model: llama-3.2-1b

@@ -59,8 +59,17 @@ def blocks(name: str) -> Iterator[Block]:
         yield Block(language, given.get("file"), int(given.get("exit", 0)), given.get("not-run"), text)
 
 
+def commands(block: Block) -> list[str]:
+    """Return the lines of a block of shell, with those joined that a backslash continues."""
+    return block.text.replace("\\\n", " ").splitlines() if block.language in ("bash", "sh") else []
+
+
+RUN = [name for name in PAGES if any(commands(block) and not block.not_run for block in blocks(name))]
+"""Pages with commands that a laptop runs."""
+
+
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in RUN]
 )
 def test_every_command_does_what_the_page_says(name, tmp_path, monkeypatch):
     monkeypatch.chdir(_start(name, tmp_path))
@@ -88,11 +97,6 @@ def _start(name: str, folder: Path) -> Path:
         (folder / file).write_text(text, encoding="utf-8")
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
-
-
-def commands(block: Block) -> list[str]:
-    """Return the lines of a block of shell, with those joined that a backslash continues."""
-    return block.text.replace("\\\n", " ").splitlines() if block.language in ("bash", "sh") else []
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in REFERENCE])

@@ -14,10 +14,10 @@ from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.lower_plan import lower
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.program import Program, Stage
 from meshwright.schedules.activation_offload import OffloadedStages, with_offloads
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.simulate.simulation_result import Simulation
 from meshwright.simulate.simulator import simulate
 from meshwright.stack.load import load_stack

@@ -9,9 +9,9 @@ from meshwright.cost.plan_report import closed_form
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.plans.files.plan_file import load_plan
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.simulate.plan_estimate import simulated_estimate
 from meshwright.verbs.import_ import ImportRequest
 from meshwright.verbs.schedule.schedule_request import ScheduleRequest
@@ -74,6 +74,9 @@ def test_plans_and_schedule_refuse_a_file_for_the_same_message(tmp_path, wrong, 
     plain = [(problem.value, problem.rule) for problem in of_plan.value.problems]
     assert plain == [(problem.value, problem.rule) for problem in of_lists.value.problems]
     assert rule in plain[0][1]
+    found = api.check(path, ImportRequest()).to_json()
+    assert not found["ok"]
+    assert any(rule in problem["rule"] for problem in found["problems"])
     assert of_plan.value.problems[0].field.endswith(f"mine.csv, line {1 + int(plain[0][0][0])}")
 
 

@@ -1,4 +1,4 @@
-"""Compare all values of one choice of a plan: ``context``, ``recompute``, ``tp``, each with the rest kept.
+"""Predict a plan with every value of one of its choices, the other choices unchanged.
 
 A choice of ``plans/choices`` takes the values that a search of the stack has, and those that other stacks have, which
 are refused with the stack's reason. A degree takes every divisor of what it divides; data parallelism gives way.

@@ -1,4 +1,4 @@
-"""Answer ``explain``: everything about a plan, its difference from another one, or all values of one choice."""
+"""Answer ``explain``: explain a plan, its difference from another plan, or all values of one choice."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -17,7 +17,7 @@ from meshwright.explanation.prediction_parts import (
     prediction_parts,
     seconds_in_words,
 )
-from meshwright.plans.context_parallel import USUAL as CONTEXT
+from meshwright.plans.context_parallel import USUAL as USUAL_CONTEXT
 from meshwright.plans.files.plan_file import Plan
 from meshwright.plans.forms.conversion import expand, short_of_only_layout, shorten
 from meshwright.plans.forms.host_offload import Offload
@@ -202,7 +202,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "stack": plan.stack,
         "precision": plan.workload.precision,
         **{name: getattr(short.layout, name) for name in DEGREES},
-        "context": str(short.layout.context_in_full if short.layout.cp > 1 else CONTEXT),
+        "context": str(short.layout.context_in_full if short.layout.cp > 1 else USUAL_CONTEXT),
         "rank_order": " ".join(short.layout.rank_order),
         "micro_batch": short.pipeline.micro_batch,
         "schedule": str(short.pipeline.choice),

@@ -11,7 +11,6 @@ from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.files.plan_file import load_plan, parse_plan
 from meshwright.plans.resolve import Resolved, resolve, with_files_read
 from meshwright.plans.resolve_overrides import resolve_overrides
-from meshwright.verbs.schedule.csv_lists import message_problems_of
 
 PlanSource = str | Path | Mapping[str, Any]
 """A plan file, or a plan as data."""
@@ -37,12 +36,7 @@ def load(
             read = parse_plan(json.dumps(path))
         else:
             read = with_files_read(load_plan(path), Path(path).parent)
-        found = resolve_overrides(read, chosen) if chosen else resolve(read, stack_binds=stack_binds)
-        written = found.long.pipeline.schedule.choice.written
-        problems = message_problems_of(written) if written else []
-        if problems:
-            raise InputError(problems)
-        return found
+        return resolve_overrides(read, chosen) if chosen else resolve(read, stack_binds=stack_binds)
 
     if constants is None:
         return resolved()

@@ -13,9 +13,9 @@ from meshwright.program.model_states.per_unit_gather_and_reduce import (
     UnitRule,
     exchange_units,
 )
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.schedules.action import format_actions, parse_actions
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.schedules.micro_batch_units import unit_of
 from meshwright.schedules.pipeline import Knobs
 

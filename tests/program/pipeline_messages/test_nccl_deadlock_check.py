@@ -1,9 +1,9 @@
 import pytest
 
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.action import parse_actions
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 
 SHAPES = [(p, m, v) for p in (1, 2, 3, 4, 8) for m in (1, 2, 3, 4, 8, 16) for v in (1, 2, 3)]
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_orders import drawn_order
 
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.choice import ScheduleChoice, stage_chains, stage_placement
 from meshwright.schedules.custom.csv_file import format_csv, lines_of_file
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.schedules.pipeline import looped_placement, v_placement
 
 RANKS, COUNT = 4, 8

@@ -4,10 +4,10 @@ import pytest
 from schedule_cases import SIZE, lists_file, schedule
 
 from meshwright.errors import InfeasibleError, InputError
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.schedules.action import format_actions
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 
 
 def refused(path, **options):

@@ -1,4 +1,4 @@
-"""Read the shapes of Gemma 1, 2 and 3, as ``model/families/dense_decoders.py`` those of other dense decoders."""
+"""Read the shapes of Gemma 1, 2 and 3 from a Hugging Face ``config.json``."""
 
 from dataclasses import replace
 

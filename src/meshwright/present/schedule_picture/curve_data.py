@@ -1,4 +1,4 @@
-"""The memory of a rank over time (``schedules/activation_memory.py``): F holds from its start."""
+"""Compute the memory of a rank over time as the points of a curve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The chart: one row per pipeline rank, one box per action, idle time as the background.
+"""Draw the Gantt chart: one row per pipeline rank, one box per action, idle time as the background.
 
 A box's left and right edge are its start and end on the time axis; each box is named by its action in text form
 (``2F0``), which browsers show under the pointer.

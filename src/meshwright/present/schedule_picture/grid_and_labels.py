@@ -1,4 +1,4 @@
-"""Grid lines at round times and rank numbers, for the chart and the curves."""
+"""Draw grid lines at round times and rank numbers, for the chart and the curves."""
 
 from xml.etree.ElementTree import Element
 

@@ -1,4 +1,4 @@
-"""Layout of a picture: its width from the boxes, its row height from the number of ranks."""
+"""Compute the size of a picture from its longest schedule and the number of ranks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

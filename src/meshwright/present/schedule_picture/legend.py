@@ -1,4 +1,4 @@
-"""The legend: every kind that occurs, with the shades that it has, and idle time."""
+"""Draw the legend: a colour for every kind of action that occurs, and idle time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Memory below the chart: one curve per rank, all to the same height, each with its peak."""
+"""Draw the memory of each rank below the chart: one curve per rank, on one scale, with its peak."""
 
 from collections.abc import Iterator
 from itertools import pairwise

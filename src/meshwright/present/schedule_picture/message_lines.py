@@ -1,4 +1,4 @@
-"""Messages between ranks: a thin line from the end of a pass to the start of the pass that needs it.
+"""Draw messages between ranks: a thin line from the end of a pass to the start of the next.
 
 It runs behind the boxes of ranks between them, and is left out where one of its ends is. More messages than a reader
 can follow are not drawn at all.

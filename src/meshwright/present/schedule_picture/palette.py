@@ -1,4 +1,4 @@
-"""The colour of every kind of action. ``PAINTS`` is the table: a kind that it lacks is drawn in grey.
+"""Choose the colour of every kind of action; kinds without an entry in ``PAINTS`` are grey.
 
 Lightness says which pass it is, so that F, B, I and W stay apart in print without colour and for readers who see fewer
 colours: each has a band of its own, and passes of the vocabulary lie between. Hue says it again: forward passes are

@@ -1,4 +1,4 @@
-"""Schedules as one SVG file, fit for print: chart, time axis, memory of every rank, legend, and words for each.
+"""Draw schedules as one SVG file: chart, time axis, memory of every rank, legend and notes.
 
 Nothing in the file comes from elsewhere and nothing in it runs. Equal schedules give equal files.
 """

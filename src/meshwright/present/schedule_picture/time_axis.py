@@ -1,4 +1,4 @@
-"""Time as pixels, with breaks where a schedule is too long to be drawn whole.
+"""Map times to pixels, with breaks where a schedule is too long to be drawn whole.
 
 All schedules of a picture share one axis. If they have more actions than may be drawn, the picture shows the beginning,
 and the end of every schedule: as much time of each as the limit allows. Equal times are equally wide everywhere.

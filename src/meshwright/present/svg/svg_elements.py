@@ -1,4 +1,4 @@
-"""SVG elements, with numbers and text in SVG's syntax.
+"""Build SVG elements, with numbers and text in the syntax of SVG.
 
 Text that came from elsewhere loses what XML or a screen would not show; ``xml.etree`` escapes the rest.
 """

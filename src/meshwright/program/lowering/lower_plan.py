@@ -47,7 +47,6 @@ from meshwright.program.model_states.states_on_host import (
     gradients_leave,
 )
 from meshwright.program.pass_items import Body, Collective, Compute, Item, PassKind
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.program.pipeline_vocabulary import (
     SHARE_PASSES,
     share_blocks,
@@ -61,6 +60,7 @@ from meshwright.schedules.action import ActionLists, Kind, most_in_flight
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedules.forward_only_lists import forward_only_lists
+from meshwright.schedules.insert_messages import insert_messages
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import changed_types, with_types

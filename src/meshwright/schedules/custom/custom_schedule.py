@@ -19,6 +19,7 @@ from pathlib import PurePath
 from meshwright.errors import InputError, Problem
 from meshwright.schedules.action import Action, ActionLists
 from meshwright.schedules.custom.check_lists import check_lists, first_of, within_limit
+from meshwright.schedules.custom.check_messages import given_message_problems
 from meshwright.schedules.custom.csv_file import lists_from_csv, without_messages
 from meshwright.schedules.custom.inferred_shape import Shape, shape_of
 from meshwright.schedules.custom.vocabulary_passes import (
@@ -64,7 +65,7 @@ class CustomSchedule:
     @property
     def problems(self) -> list[Problem]:
         """All that is wrong with them, by line."""
-        return list(map(self.in_place, _judged(self.lines).problems))
+        return list(map(self._in_place, _judged(self.lines).problems))
 
     def beyond(self, memory_limit: float) -> list[Problem]:
         """Ranks that hold more than a limit, in times of what 1F1B holds; nothing of lists that are wrong."""
@@ -72,10 +73,10 @@ class CustomSchedule:
         if shape is None or self.kind is None:
             return []
         problems = within_limit(lists, shape, memory_limit * PASS_MEMORY * len(lists), kept=0.5)
-        return [replace(self.in_place(p), suggestion="W and B before more F") for p in problems]
+        return [replace(self._in_place(p), suggestion="W and B before more F") for p in problems]
 
-    def in_place(self, problem: Problem) -> Problem:
-        """Return a problem of the lists in the words of the file: its lines begin with 1."""
+    def _in_place(self, problem: Problem) -> Problem:
+        """Return a problem in the words of the file: its lines begin with 1."""
         if not self.file:
             return replace(problem, field=self._place(problem.field))
         hint = _LIST.sub(lambda found: f"line {int(found[1]) + 1}", problem.suggestion)
@@ -100,15 +101,17 @@ class _Judged:
 @lru_cache(maxsize=64)
 def _judged(lines: tuple[str, ...]) -> _Judged:
     try:
-        lists = without_messages(lists_from_csv("\n".join(lines)))
+        given = lists_from_csv("\n".join(lines))
     except InputError as error:
         return _Judged([], error.problems)
+    lists = without_messages(given)
     passes = without_vocabulary_passes(lists)
     problems = check_lists(passes)
     if problems:
         return _Judged(lists, tuple(problems))
     shape = shape_of(passes)
     problems = [*_unequal(shape), *_other_ways(shape), *first_of(_mixed(lists))]
+    problems += given_message_problems(given, passes, shape)
     if not problems and passes != lists:
         problems = vocabulary_pass_problems(lists, shape)
     return _Judged(lists, tuple(problems), None if problems else _kind(lists, shape, passes != lists), shape)

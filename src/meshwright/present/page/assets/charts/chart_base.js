@@ -1,5 +1,5 @@
 "use strict";
-// What all charts share: colours of the theme, units, and the life of a chart. COLOURS stands before it.
+// What all charts share: colours of the theme, units, and the life of a chart. page_scripts.py defines COLOURS.
 
 function theme() {
   const style = getComputedStyle(document.documentElement);

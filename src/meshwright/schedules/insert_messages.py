@@ -6,7 +6,8 @@ stands before its consumer on the other ranks.
 
 One channel per (sender, receiver) and direction of travel: activations and gradients between the same two ranks
 in the same direction share it, in the order in which the sender produces them. A receiver that posts in the
-channel's order can not take the wrong message; ``nccl_deadlock_check.py`` proves that a list also can not deadlock.
+channel's order can not take the wrong message; that a list also can not deadlock is proven by
+``program/pipeline_messages/nccl_deadlock_check.py``.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@ from itertools import pairwise
 
 import pytest
 
-from meshwright.program.pipeline_messages.insert_messages import insert_messages
 from meshwright.schedules.action import RECEIVES, SENDS, format_actions, parse_actions
 from meshwright.schedules.generators import SCHEDULES
+from meshwright.schedules.insert_messages import insert_messages
 
 
 def text(lists) -> list[str]:
