@@ -90,7 +90,7 @@ def row(case: Case) -> dict[str, Any]:
         "simulated_s": expected_s or found.step_s,
         "emulated_s": found.step_s,
         "processes": local.grid.ranks,
-        "ranks": program.grid.ranks,
+        "ranks": program.parts.ranks,
         "scale": found.scale,
         "late": found.late_share,
         "repeated": len(found.earlier),

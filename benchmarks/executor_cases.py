@@ -91,8 +91,8 @@ def ranks_of(layout: str) -> int:
 
 def micro_batches(program: Program, rank: int, size: Size) -> list[MicroBatch]:
     """This rank's part of a random batch in which a tenth of the labels does not count."""
-    rows = [list(r) for r in sequence_indices(program, rank)]
-    sequences = size.micro_batches * program.grid.size(("dp_replicate", "dp_shard"))
+    rows = [list(r) for r in sequence_indices(program, program.parts.only, rank)]
+    sequences = size.micro_batches * program.parts.only.grid.size(("dp_replicate", "dp_shard"))
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(size.vocab, (sequences, size.seq_len), generator=generator)
     labels = torch.randint(size.vocab, (sequences, size.seq_len), generator=generator)

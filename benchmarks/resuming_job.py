@@ -72,7 +72,7 @@ def main(name: str, folder: Path, steps: int, save_every: int) -> None:
                     if place.rank == 0:
                         prune_checkpoints(folder / CHECKPOINTS, KEEP)
 
-    run_locally(work, case.program.grid.ranks, LIMIT_S, lambda what, part: None)
+    run_locally(work, case.program.parts.ranks, LIMIT_S, lambda what, part: None)
 
 
 def _step(case: Small, rank: Rank, step: int, metrics: Path) -> None:

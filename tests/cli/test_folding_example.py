@@ -83,5 +83,5 @@ def test_all_eight_ranks_compute_what_one_device_computes(folder):
     setting = legal.setting
     program = lower(legal.long, setting.model, setting.cluster, setting.workload, load_stack("meshwright"))
     outcome = run_case_with_clipping(VerifyCase(program, setting.model), lambda what, part: None)
-    assert program.grid.ranks == 8
+    assert program.parts.ranks == 8
     assert outcome.caught_by == (), outcome

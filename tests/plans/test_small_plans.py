@@ -60,7 +60,7 @@ def test_experts_stay_in_an_order_where_they_are_on_several_ranks():
     orders = {plan.long.layouts["main"].expert_order for plan in small if plan.ranks > 1}
     assert any(order and any(row != tuple(sorted(row)) for row in order) for order in orders)
     for plan in small:
-        found = program_of(plan, load_stack(OWN_STACK)).expert_orders
+        found = program_of(plan, load_stack(OWN_STACK)).parts.only.expert_orders
         assert any(found) == ("expert_order" in plan.features and "ep" in plan.features)
 
 
@@ -206,12 +206,12 @@ def test_copies_that_are_handed_on_inside_of_nodes_are_so_in_small_plans():
     found = small_plans(large.long, large.setting.model, 8, forwarding=True)
     (small,) = (plan for plan in found.plans if {"ep", "etp"} <= {*plan.features})
     program = program_of(small, large.setting.stack)
-    assert exchange_form(program.shape, program.stack) == "hierarchical"
-    assert program.expert_grid.sizes["etp"] == 2
+    assert exchange_form(program.parts.only.shape, program.stack) == "hierarchical"
+    assert program.parts.only.expert_grid.sizes["etp"] == 2
     assert small.text.startswith("dp_shard 4 tp 2 ep 4 etp 2, nodes of 4, ")
     plain = small_plans(large.long, large.setting.model, 8)
     forms = [
-        exchange_form(program.shape, program.stack)
+        exchange_form(program.parts.only.shape, program.stack)
         for program in (program_of(plan, large.setting.stack) for plan in plain.plans)
     ]
     assert set(forms) == {"once-per-rank"}

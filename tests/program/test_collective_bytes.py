@@ -102,7 +102,9 @@ def test_sharded_parameters_cost_one_and_a_half_times_replicated_ones():
     all_reduce = sum(step_bytes(replicated)[axes] for axes in groups)
     fully_sharded = step_bytes(sharded)[("cp", "dp_shard")]
     assert fully_sharded == 1.5 * all_reduce
-    assert all_reduce == 2 * 7 / 8 * 2 * sharded.shape.shard * sharded.held_elements(0, "parameter")
+    assert all_reduce == 2 * 7 / 8 * 2 * sharded.parts.only.shape.shard * sharded.held_elements(
+        0, "parameter"
+    )
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4])

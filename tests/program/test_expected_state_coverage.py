@@ -46,7 +46,7 @@ def held(parameter, shape, place, sizes, expert):
 def owners(lowered_plan, unit, row):
     """How many ranks of the unit's stage hold each element of each padded tensor, by enumeration."""
     program = lowered_plan.program
-    grid = program.expert_grid if unit.expert else program.grid
+    grid = program.parts.only.expert_grid if unit.expert else program.parts.only.grid
     shapes = [padded_shape(parameter, program) for parameter in unit.parameters]
     counts = [np.zeros(np.prod(shape), dtype=int) for shape in shapes]
     cut = [axis for axis in row.layout if "shard" in axis or axis == "cp"]
@@ -73,11 +73,11 @@ def test_every_element_is_held_by_as_many_ranks_as_the_layout_says(name):
     made = plan(*PLANS[name])
     program = made.program
     rows = {(row.stage, row.name, row.kind): row for row in program.states}
-    stage_ranks = program.grid.ranks // program.pipeline_ranks
+    stage_ranks = program.parts.ranks // program.pipeline_ranks
     checked = 0
     for unit, kind in product(units(program, made.model), ("parameter", "gradient", "optimizer")):
         row = rows[unit.stage, unit.name, kind]
-        sizes = (program.expert_grid if unit.expert else program.grid).sizes
+        sizes = (program.parts.only.expert_grid if unit.expert else program.parts.only.grid).sizes
         shards = np.prod([sizes[axis] for axis in row.layout if axis not in ("tp", "ep", "etp")])
         for parameter, counts in zip(unit.parameters, owners(made, unit, row), strict=True):
             dims = {"ep": parameter.ep_dim, "etp" if unit.expert else "tp": parameter.tp_dim}

@@ -436,7 +436,7 @@ def test_no_action_can_be_left_out_or_repeated(short, data):
     rank = data.draw(st.integers(0, plan.program.pipeline_ranks - 1))
     actions = list(plan.program.lists[rank])
     at = data.draw(st.integers(0, len(actions) - 1))
-    assume(not (plan.program.mode.by_unit and actions[at].kind == "REDUCE"))  # reduced later is as right
+    assume(not (plan.program.parts.by_unit and actions[at].kind == "REDUCE"))  # reduced later is as right
     fewer = with_list(plan.program, rank, actions[:at] + actions[at + 1 :])
     more = with_list(plan.program, rank, [*actions, actions[at]])
     assert validate(fewer, plan.model)

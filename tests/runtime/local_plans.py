@@ -127,7 +127,7 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None, keeps_
             dist.all_gather_object(everyone, out.getvalue())
             return everyone
 
-    everyone = run_locally(work, program.grid.ranks, 120, lambda what, part: None)
+    everyone = run_locally(work, program.parts.ranks, 120, lambda what, part: None)
     read = [torch.load(io.BytesIO(data), weights_only=False) for data in everyone]
     gradients = whole_tensors(p for _, found, *_ in read for p in found)
     parameters = whole_tensors(p for _, _, found, *_ in read for p in found)

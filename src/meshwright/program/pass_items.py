@@ -31,6 +31,8 @@ class Compute:
 class Collective:
     """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
 
+    ``part`` is the index of the part of the Program whose meshes have these axes.
+
     ``once``: a token goes once to each node that has some of its experts, and once to each rank there
     (``program/expert_dispatch/dispatch_forms.py``). ``routed``: the bytes are those of balanced routing; one group
     moves more and another less, all together as many, or with ``once`` as many as tokens reach ranks and nodes.
@@ -43,6 +45,7 @@ class Collective:
     phase: Phase = "F"
     once: DeduplicatedBytes | None = None
     routed: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

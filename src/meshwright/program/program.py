@@ -13,14 +13,12 @@ from functools import cached_property
 
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import LowRank
-from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
-from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.hidden_matrices import MATRICES
 from meshwright.program.model_states.state_elements import StateEntry, StateKind, embedding_names
 from meshwright.program.model_states.states_on_host import HostStates, PassCopies
-from meshwright.program.model_states.zero_sharding import SHARDED
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
+from meshwright.program.program_parts import ProgramParts
 from meshwright.schedules.action import (
     Action,
     Kind,
@@ -61,7 +59,7 @@ class Edge:
 class Program:
     """A lowered plan.
 
-    ``grid`` and ``expert_grid`` spread the ranks; ``stages`` hold blocks; ``states`` is the state table;
+    ``parts`` spread the ranks, a part for each layout; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM and STEP
     exchange; a STEP of Muon has it by stage, of the first of the ranks that share a stage's states
@@ -70,8 +68,7 @@ class Program:
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
-    ``chains`` times the whole model. Ranks fill the nodes in ``node_order``; None: as the cluster has them. Ranks of ep
-    hold a layer's experts in the order ``expert_orders`` has for it; None, or nothing: as the model has them.
+    ``chains`` times the whole model.
     ``changed_types`` are element types of states that are not the stack's usual ones, by key of ``dtypes``.
 
     ``host_states`` are the model states on the hosts, None where all are on the devices; ``state_copies`` are, per
@@ -84,10 +81,7 @@ class Program:
 
     blocks: tuple[Block, ...]
     stack: Stack
-    shape: LocalShape
-    mode: Mode
-    grid: RankGrid
-    expert_grid: RankGrid
+    parts: ProgramParts
     stages: tuple[Stage, ...]
     micro_batches: int
     states: tuple[StateEntry, ...]
@@ -106,20 +100,18 @@ class Program:
     chains: int = 1
     shares: tuple[Stage, ...] = ()
     vocabulary: str | None = None
-    node_order: tuple[int, ...] | None = None
-    expert_orders: tuple[tuple[int, ...] | None, ...] = ()
     changed_types: Mapping[str, str] = field(default_factory=dict)
     host_states: HostStates | None = None
     state_copies: Mapping[tuple[int, Kind], PassCopies] = field(default_factory=dict)
 
     @property
-    def parts(self) -> tuple[Stage, ...]:
+    def sections(self) -> tuple[Stage, ...]:
         """Stages and shares, each at its index."""
         return self.stages + self.shares
 
-    def parts_of(self, rank: int) -> tuple[Stage, ...]:
+    def sections_of(self, rank: int) -> tuple[Stage, ...]:
         """Return the stages and the share that a pipeline rank holds."""
-        return tuple(part for part in self.parts if part.rank == rank)
+        return tuple(section for section in self.sections if section.rank == rank)
 
     @property
     def ways(self) -> StageChains:
@@ -141,12 +133,12 @@ class Program:
 
     def held_elements(self, rank: int, kind: StateKind) -> int:
         """Elements of one kind of state on each rank of a pipeline rank."""
-        mine = {part.index for part in self.parts_of(rank)}
+        mine = {section.index for section in self.sections_of(rank)}
         return sum(e.repeat * e.elements for e in self.states if e.kind == kind and e.stage in mine)
 
     def held_bytes(self, rank: int, kind: StateKind) -> int:
         """Bytes of one kind of state on each rank of a pipeline rank."""
-        mine = {part.index for part in self.parts_of(rank)}
+        mine = {section.index for section in self.sections_of(rank)}
         return sum(e.total_bytes for e in self.states if e.kind == kind and e.stage in mine)
 
     def elements_on_host(self, rank: int, kind: StateKind) -> int:
@@ -188,18 +180,18 @@ class Program:
         copies = (self.ways.same_layers(position) for position in range(self.ways.length))
         return tuple(dict.fromkeys(tuple(sorted(self.stages[s].rank for s in same)) for same in copies))
 
-    def group_size(self, axes: tuple[str, ...]) -> int:
-        """Members of a group over ``axes``.
+    def group_size(self, axes: tuple[str, ...], part: int = 0) -> int:
+        """Members of a group over ``axes`` of a part.
 
         "world" is every rank, "tied" the first and the last stage's, "mirrored" those that have the same layers.
         """
         if axes == ("world",):
-            return self.grid.ranks
+            return self.parts.ranks
         if axes == ("tied",):
             return len(self.end_ranks)
         if axes == MIRRORED:
             return self.chains
-        return grid_with(axes, self.grid, self.expert_grid).size(axes)
+        return self.parts[part].mesh_with(axes).size(axes)
 
     def signature(self) -> str:
         """Return a digest by which predictor and runtime confirm that they have the same plan."""
@@ -211,8 +203,8 @@ class Program:
 
 def sequences_of_step(program: Program) -> int:
     """Sequences of a step, each counted once."""
-    passes = program.micro_batches * int(program.shape.micro_batch)
-    together = program.grid.size(("dp_replicate", "dp_shard")) * passes
+    part = program.parts[0]
+    together = part.replicas * program.micro_batches * int(part.shape.micro_batch)
     return together // program.stack.optimizer.passes_of_a_sequence
 
 
@@ -227,29 +219,17 @@ def table_is_apart(program: Program) -> bool:
 
 def matrix_elements(program: Program, rank: int) -> int:
     """Elements of matrices whose optimizer states a rank holds: Muon's part of ``held_elements``."""
-    mine, names = {part.index for part in program.parts_of(rank)}, MATRICES.values()
+    mine, names = {section.index for section in program.sections_of(rank)}, MATRICES.values()
     return sum(e.elements for e in program.states if e.name in names and e.stage in mine)
-
-
-def sharded_name(program: Program) -> str:
-    """Return the ZeRO name of what the state table cuts."""
-    cut = {e.kind for e in program.states if any(axis.endswith("shard") for axis in e.layout)}
-    if "parameter" in cut:
-        return "zero3"
-    return [name for name, kinds in SHARDED.items() if cut.issuperset(kinds)][-1]
-
-
-def expert_order(program: Program, layer: int | None) -> tuple[int, ...] | None:
-    """Return the experts of a layer as ranks of ep hold them; None: the model's order."""
-    return program.expert_orders[layer] if program.expert_orders and layer is not None else None
 
 
 def _identity(program: Program) -> Iterator[object]:
     """Everything that two readers of one plan must agree on, in plain types."""
-    for grid in (program.grid, program.expert_grid):
+    part = program.parts[0]
+    for grid in (part.grid, part.expert_grid):
         yield [(axis, int(grid.sizes[axis])) for axis in grid.order]
     yield program.stack.id
-    yield from (program.mode, program.stages, program.states, sorted(program.overlapped), program.in_flight)
+    yield from (part.mode, program.stages, program.states, sorted(program.overlapped), program.in_flight)
     yield [block.recompute for block in program.blocks]
     yield program.vocabulary, program.shares
     yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
@@ -260,10 +240,10 @@ def _identity(program: Program) -> Iterator[object]:
     yield from (format_actions(actions) for actions in program.lists)
     if program.stack.optimizer != ADAMW:
         yield str(program.stack.optimizer)
-    if program.shape.documents is not None:
+    if part.shape.documents is not None:
         yield "documents are kept apart"
-    if program.shape.capacity is not None:
-        yield str(program.shape.capacity)
+    if part.shape.capacity is not None:
+        yield str(part.shape.capacity)
     if any(entry.packed_bytes is not None for entry in program.states):
         yield [entry.packed_bytes for entry in program.states]
     products = [op for block in program.blocks for op in block.operators if isinstance(op, LowRank)]
@@ -272,12 +252,12 @@ def _identity(program: Program) -> Iterator[object]:
     if program.changed_types:
         yield sorted(program.changed_types.items())
     if program.stack.deduplicates_exchange:
-        yield "copies of tokens go once", program.expert_grid.parts
+        yield "copies of tokens go once", part.expert_grid.parts
     if program.host_states is not None:
         yield tuple(program.host_states.shares), int(program.host_states.leave)
         yield [(key, float(c.out_bytes), float(c.back_bytes)) for key, c in program.state_copies.items()]
-    if any(program.expert_orders):
-        yield program.expert_orders
+    if any(part.expert_orders):
+        yield part.expert_orders
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

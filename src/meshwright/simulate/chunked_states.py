@@ -63,7 +63,10 @@ def placed(program: Program, plan: LongPlan, setting: Setting) -> ChunkPlacement
     assert plan.offload is not None
     size = plan.offload.chunk_mib
     layout = chunk_layout(program, None if size is None or isinstance(size, str) else size)
-    ledger, ranks = rank_ledger(program, 0, plan.sharding, setting.cluster), int(program.shape.shard)
+    ledger, ranks = (
+        rank_ledger(program, 0, plan.sharding, setting.cluster),
+        int(program.parts.only.shape.shard),
+    )
     gathered = GROUPS * ranks * PARAMETER_BYTES * layout.elements if ranks > 1 else 0
     fixed = {**ledger, "buffers": gathered}
     taken = sum(fixed[key] for key in ("activations", "working", "workspace", "buffers"))
@@ -90,5 +93,7 @@ def with_copies(program: Program, placement: ChunkPlacement) -> Program:
     }
     if not shares.some:
         return program
-    host = HostStates(shares=shares, sharding="zero3", shape=program.shape, stack=program.stack, leave=0)
+    host = HostStates(
+        shares=shares, sharding="zero3", shape=program.parts.only.shape, stack=program.stack, leave=0
+    )
     return replace(program, host_states=host, state_copies=copies)

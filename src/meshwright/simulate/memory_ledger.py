@@ -41,12 +41,10 @@ from meshwright.schedules.activation_offload import COPIES
 
 def rank_ledger(program: Program, rank: int, sharding: ShardingName, cluster: Cluster) -> dict[str, int]:
     """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
-    stages = program.parts_of(rank)
-    every = block_elements(program.blocks, program.shape, ends_together=ends_together(program))
+    stages, part = program.sections_of(rank), program.parts.only
+    every = block_elements(program.blocks, part.shape, ends_together=ends_together(program))
     whole = add(*(every[b] for s in stages for b in s.blocks))
-    rule = ZeroBufferRule(
-        effective_sharding(sharding, program.stack), program.mode.gather, program.mode.reduce
-    )
+    rule = ZeroBufferRule(effective_sharding(sharding, program.stack), part.mode.gather, part.mode.reduce)
     found = [m for s in stages for m in moments(_stage_blocks(program, s, every), rule, program.stack)]
     worst = worst_moment([Moment(0, 0), *found])
     working, buffers, freed = (int(part) for part in (worst.working, worst.buffers, worst.freed))
@@ -79,13 +77,14 @@ def _buffers_of_host_states(program: Program, rank: int, every: Mapping[int, Ele
     """Return the bytes of gradients that leave and of parameters that come, on the device."""
     if program.host_states is None:
         return 0
-    blocks = dict.fromkeys(block for part in program.parts_of(rank) for block in part.blocks)
+    blocks = dict.fromkeys(block for part in program.sections_of(rank) for block in part.blocks)
     return int(program.host_states.buffer_bytes([every[block] for block in blocks]))
 
 
 def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements]) -> StageBlocks:
     """Return the blocks of a stage. With the head, and one stage a rank, they free what they kept."""
-    blocks, of_mode = program.blocks, (program.shape, program.mode, program.stack)
+    part = program.parts.only
+    blocks, of_mode = program.blocks, (part.shape, part.mode, program.stack)
     head = program.stages[-1].blocks[-1]
     has_head = blocks[head].kind == "head" and head in stage.blocks and stage not in program.shares
     alone = len(program.stages) == program.pipeline_ranks and not (program.split or program.shares)

@@ -114,7 +114,7 @@ def _without_copies(
     """Return the step without offload copies, and the seconds that these add by part."""
     if not any(program.offloaded_bytes):
         return simulation, {}
-    kinds = (*COPIES, *(UNIT_KINDS if program.mode.by_unit else ()))
+    kinds = (*COPIES, *(UNIT_KINDS if program.parts.by_unit else ()))
     lists = tuple(tuple(a for a in actions if a.kind not in kinds) for actions in program.lists)
     without = simulate(replace(program, lists=lists), prices)
     return without, {OFFLOAD: max(0.0, simulation.step_s - without.step_s)}
@@ -122,7 +122,7 @@ def _without_copies(
 
 def _without_unit_exchanges(program: Program, simulation: Simulation, prices: Prices) -> Simulation:
     """Return the step without the exchanges of units; the difference in time is their cost."""
-    if not program.mode.by_unit:
+    if not program.parts.by_unit:
         return simulation
     lists = tuple(tuple(a for a in actions if a.kind not in UNIT_KINDS) for actions in program.lists)
     return simulate(replace(program, lists=lists), prices)

@@ -194,7 +194,7 @@ class _Player:
             return False
         state.clock = self.copies.before_pass(action, rank, max(state.clock, ready))
         duration = self.durations[action.stage, action.kind]
-        if self.program.mode.by_unit:
+        if self.program.parts.by_unit:
             if action.kind in NEED_PARAMETERS:
                 state.clock = max(state.clock, state.gathered.get(action.stage, 0.0))
             left = max(0.0, state.data_parallel - state.clock)
@@ -234,7 +234,7 @@ class _Player:
         if action.kind == "GATHER":
             start = max(state.clock, state.data_parallel)
             end = state.gathered[action.stage] = start + seconds
-        elif self.program.mode.by_unit:
+        elif self.program.parts.by_unit:
             state.clock = max(state.clock, state.reduced)
             start = max(state.clock, state.data_parallel)
             end = state.reduced = start + seconds
@@ -247,7 +247,7 @@ class _Player:
         """Overlap a reduction with the backward pass just recorded, and slow that pass down."""
         state = self.ranks[rank]
         began, duration = state.last_pass
-        units = len(self.program.parts[stage].blocks)
+        units = len(self.program.sections[stage].blocks)
         state.clock += float(reduction_slowdown(seconds, duration, units, self.prices.local.forms))
         start = max(state.data_parallel, began + duration / units)
         return start, max(start + seconds, state.clock + seconds / units)

@@ -70,7 +70,9 @@ def test_indices_are_those_of_the_mesh(model, devices, layout):
                 rank = device["device"]
                 assert rank // found["devices_per_node"] == node["node"]
                 assert device.get("pp", 0) == column["pipeline_rank"]
-                own = program.grid.coordinates(rank) | program.expert_grid.coordinates(rank)
+                own = program.parts.only.grid.coordinates(rank) | program.parts.only.expert_grid.coordinates(
+                    rank
+                )
                 assert {axis: own[axis] for axis in sizes} == {axis: device[axis] for axis in sizes}
     for axis in found["axes"]:
         steps = {b - a for a, b in zip(axis["first_group"], axis["first_group"][1:], strict=False)}
@@ -79,7 +81,7 @@ def test_indices_are_those_of_the_mesh(model, devices, layout):
 
 def test_nodes_follow_their_order():
     program, cluster = program_of("llama-3.1-8b", 16, {"pp": 2, "tp": 8})
-    found = device_layout(replace(program, node_order=(1, 0)), cluster)
+    found = device_layout(replace(program, parts=(replace(program.parts.only, node_order=(1, 0)),)), cluster)
     nodes = [column["nodes"][0] for column in found["pipeline_ranks"]]
     assert [node["node"] for node in nodes] == [1, 0]
     assert [node["devices"][0]["device"] for node in nodes] == [8, 0]

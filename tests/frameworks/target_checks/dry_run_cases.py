@@ -43,7 +43,7 @@ def faithful(at: RankView) -> RecordedStep:
     held = at.program.held_elements
     return RecordedStep(
         rank=at.rank,
-        ranks=at.program.grid.ranks,
+        ranks=at.program.parts.ranks,
         parameters=held(at.pipeline_rank, "parameter"),
         optimizer=held(at.pipeline_rank, "optimizer"),
         rows=0,

@@ -199,7 +199,9 @@ def test_an_order_is_explained_where_the_same_is_sent():
 
 def test_the_first_rank_of_a_class_stands_at_the_start_of_all_other_axes():
     at = seat(1, cluster="h100-sxm-80gb x 8", layout={"pp": 2, "dp_shard": 2, "tp": 2})
-    assert at.program.grid.coordinates(at.rank) == {axis: int(axis == "pp") for axis in at.program.grid.order}
+    assert at.program.parts.only.grid.coordinates(at.rank) == {
+        axis: int(axis == "pp") for axis in at.program.parts.only.grid.order
+    }
 
 
 def test_a_stage_at_once_is_held_against_blocks():

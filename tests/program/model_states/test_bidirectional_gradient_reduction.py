@@ -57,7 +57,7 @@ def test_shards_of_every_gradient_are_summed_up_once(name, sharding, gather):
     """Each stage with its copy: gradient bytes · ⌈elements / shards⌉ of every unit that is reduced by itself."""
     plan = twice(name, sharding, gather)
     program = plan.program
-    elements = block_elements(program.blocks, program.shape, ends_together=True)
+    elements = block_elements(program.blocks, program.parts.only.shape, ends_together=True)
     parts = SHARDS if sharding != "none" else 1
     for stage in program.stages:
         found = program.collectives[stage.index, "REDUCE_MIRRORED"]
@@ -65,7 +65,7 @@ def test_shards_of_every_gradient_are_summed_up_once(name, sharding, gather):
         blocks = [elements[block] for block in stage.blocks]
         dense, expert = ([getattr(of, mesh) for of in blocks] for mesh in ("dense", "expert"))
         shard = sum(ceil(size / parts) for size in (dense if gather == "per-layer" else [sum(dense)]))
-        of_experts = program.shape.expert_shard
+        of_experts = program.parts.only.shape.expert_shard
         shard += sum(ceil(size / of_experts) for size in (expert if gather == "per-layer" else [sum(expert)]))
         assert sum(c.logical_bytes for c in found) == program.stack.gradient_communication_bytes * shard
         assert program.group_size(("mirrored",)) == 2

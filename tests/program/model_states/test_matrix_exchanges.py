@@ -7,7 +7,6 @@ from covering_plans import Proven
 
 from meshwright.program.model_states.hidden_matrices import stage_matrices, stepped
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
-from meshwright.program.program import sharded_name
 
 
 def muon(tensor="blockwise", **of):
@@ -17,8 +16,8 @@ def muon(tensor="blockwise", **of):
 def exchanged(program, parts=(0, 0)):
     """Exchanges of the first stage: (kind, axes, bytes) and how often."""
     blocks = [program.blocks[index] for index in program.stages[0].blocks]
-    units = matrix_units(blocks, program.mode)
-    items = step_exchanges(units, sharded_name(program), program.shape, program.stack, parts)
+    units = matrix_units(blocks, program.parts.only.mode)
+    items = step_exchanges(units, program.parts.only.sharding, program.parts.only.shape, program.stack, parts)
     return Counter((item.kind, item.axes, int(item.logical_bytes)) for item in items)
 
 
@@ -28,7 +27,7 @@ def test_ranks_own_every_matrix_once(ranks):
     matrices = stage_matrices((program.blocks[i] for i in program.stages[0].blocks), program.stack)
     total = Counter()
     for part in range(ranks):
-        owned = stepped(matrices, "zero1", program.shape, program.stack, (part, 0))
+        owned = stepped(matrices, "zero1", program.parts.only.shape, program.stack, (part, 0))
         total.update({matrix: int(number) for matrix, number in owned.items()})
     assert total == matrices
 

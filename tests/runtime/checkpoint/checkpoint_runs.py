@@ -28,7 +28,7 @@ def on_ranks(case, work, precision="fp64"):
             dist.all_gather_object(everyone, work(rank, lambda numbers: taken(case, rank, numbers)))
             return everyone
 
-    return run_locally(whole_work, case.program.grid.ranks, 60, lambda what, part: None)
+    return run_locally(whole_work, case.program.parts.ranks, 60, lambda what, part: None)
 
 
 def taken(case, rank, numbers):

@@ -11,7 +11,8 @@ from tiny_models import tiny
 
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
-from meshwright.runtime.comm.communicator import Communicator, groups_of
+from meshwright.runtime.comm.communicator import connected
+from meshwright.runtime.comm.process_groups import groups_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 
 SHARD = ("cp", "dp_shard")
@@ -29,9 +30,8 @@ def on_two_ranks(body, timeout_s=30.0):
         dist.init_process_group(
             "gloo", store=store, rank=place.rank, world_size=2, timeout=timedelta(seconds=timeout_s)
         )
-        communicator = Communicator(place.rank, program, torch.device("cpu"), timeout_s)
-        communicator.connect()
-        communicator.action = "3REDUCE"
+        communicator = connected(place.rank, program, torch.device("cpu"), timeout_s)
+        communicator.current.text = "3REDUCE"
         return body(communicator)
 
     return run_locally(work, 2, 60.0, silent)

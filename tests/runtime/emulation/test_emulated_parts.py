@@ -113,20 +113,26 @@ def test_a_local_program_keeps_all_but_the_grid_and_fits_the_processes(processes
     whole = case(256, sharding="zero1", pp=4, dp_shard=16, tp=8).program
     local = local_program(whole, processes)
     assert (local.lists, local.collectives, local.bodies) == (whole.lists, whole.collectives, whole.bodies)
-    assert local.grid.ranks == local.expert_grid.ranks <= processes
-    assert all(local.grid.sizes[axis] <= min(2, whole.grid.sizes[axis]) for axis in PEER_AXES)
-    assert local.grid.sizes["pp"] == 4
+    part = local.parts.only
+    assert part.grid.ranks == part.expert_grid.ranks <= processes
+    assert all(part.grid.sizes[axis] <= min(2, whole.parts.only.grid.sizes[axis]) for axis in PEER_AXES)
+    assert part.grid.sizes["pp"] == 4
 
 
 def test_processes_beyond_the_pipeline_make_tp_real_first(program):
-    assert {n: local_program(program, n).grid.sizes["tp"] for n in (4, 7, 8, 16)} == {4: 1, 7: 1, 8: 2, 16: 2}
-    assert local_program(program, 16).grid.sizes["dp_shard"] == 2
+    assert {n: local_program(program, n).parts.only.grid.sizes["tp"] for n in (4, 7, 8, 16)} == {
+        4: 1,
+        7: 1,
+        8: 2,
+        16: 2,
+    }
+    assert local_program(program, 16).parts.only.grid.sizes["dp_shard"] == 2
     assert "8 processes for 512 ranks" in stands_for(program, local_program(program, 8))
 
 
 def test_experts_share_the_processes_of_their_stage():
     local = local_program(case(64, pp=2, dp_shard=4, tp=2).program, 8)
-    assert prod(local.expert_grid.sizes.values()) == 8
+    assert prod(local.parts.only.expert_grid.sizes.values()) == 8
 
 
 @pytest.mark.parametrize("processes", [0, 3, 17])

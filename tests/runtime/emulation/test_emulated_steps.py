@@ -77,7 +77,7 @@ def test_a_plan_takes_no_less_than_the_simulated_time_and_holds_the_ledgers_byte
     # of steps that overlap one is timed from the end of the one before, which may have been late itself
     found = case(**arguments)
     local, emulation = found.emulated(processes)
-    assert local.grid.ranks == processes
+    assert local.parts.ranks == processes
     earliest = -LATE if found.program.steps_overlap and emulation.late else 0.0
     assert earliest <= emulation.step_s / found.simulated.step_s - 1 + 1e-9
     for rank in emulation.ranks:

@@ -11,7 +11,7 @@ from tiny_models import dense_names
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from meshwright.model.named_tensors import runnable_numerics
-from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.comm.communicator import connected
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import rank_plan
 from meshwright.runtime.precision import PRECISIONS
@@ -36,8 +36,7 @@ def pretended():
 
 
 def step_elsewhere(trial, precision):
-    communicator = Communicator(0, trial.program, ELSEWHERE)
-    communicator.connect()
+    communicator = connected(0, trial.program, ELSEWHERE)
     numerics = runnable_numerics(trial.model.architecture)
     batches = micro_batches(trial, trial.batches()[0], 0, ELSEWHERE)
     with pretended():

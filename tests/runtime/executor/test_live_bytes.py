@@ -97,7 +97,7 @@ def test_a_rank_holds_what_the_ledger_says_while_activations_are_on_the_host(nam
     lists = case.program.lists
     assert any(action.kind == "OFFLOAD" for actions in lists for action in actions)
     *_, seen = run(case, "bf16", probe=held)
-    grid = case.program.grid
+    grid = case.program.parts.only.grid
     for rank, found in enumerate(seen):
         pipeline_rank = grid.coordinates(rank)["pp"]
         curve = dict(reversed(activation_curve(case.program, pipeline_rank)[1:]))
@@ -193,7 +193,7 @@ def test_micro_batches_of_two_sequences_keep_twice_as_much():
 def test_every_rank_exchanges_the_bytes_that_the_program_counts(degrees):
     case = small(tiny("qwen3"), **degrees)
     *_, logs, _ = run(case)
-    grid = case.program.grid
+    grid = case.program.parts.only.grid
     first = [
         rank
         for rank in range(grid.ranks)

@@ -298,7 +298,7 @@ def slopes_of_the_first_rank():
 def _counted_by_every_rank(which):
     original = optimizer.first_owner
 
-    def first_owner(program, rank, layout, tensor):
+    def first_owner(program, rank, layout, tensor, part):
         return rank if which(tensor) else original(program, rank, layout, tensor)
 
     optimizer.first_owner = first_owner

@@ -84,7 +84,7 @@ def table_of_a_share_counted_once():
     """As if the last rank's were a copy of the first one's."""
     first = optimizer.first_owner
 
-    def first_owner(program, rank, layout, tensor):
+    def first_owner(program, rank, layout, tensor, part):
         return 0 if tensor.name == TOKEN_TABLE else first(program, rank, layout, tensor)
 
     optimizer.first_owner = first_owner

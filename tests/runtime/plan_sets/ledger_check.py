@@ -40,7 +40,7 @@ def ledger_differences(trial) -> list[str]:
     """Return what ranks hold otherwise than the ledger says."""
     program, by_stage = trial.program, defaultdict(list)
     for number, found in enumerate(held(trial)):
-        by_stage[program.grid.coordinates(number)["pp"]].append(found)
+        by_stage[program.parts.pipeline_rank(number)].append(found)
     return [
         f"pipeline rank {rank}: {text}"
         for rank, found in by_stage.items()
@@ -63,7 +63,7 @@ def held(trial) -> list[Held]:
             torch.save(gathered(found, place), out)
             return out.getvalue()
 
-    ranks = trial.program.grid.ranks
+    ranks = trial.program.parts.ranks
     return torch.load(io.BytesIO(run_locally(work, ranks, 120, lambda what, part: None)), weights_only=False)
 
 
@@ -126,7 +126,7 @@ def divided(unit) -> Counter[tuple[str, str]]:
 
 def counted(program, pipeline_rank: int) -> Counter[tuple[str, str]]:
     """Return the ledger's bytes of the same states."""
-    mine = {part.index for part in program.parts_of(pipeline_rank)}
+    mine = {part.index for part in program.sections_of(pipeline_rank)}
     rows = [entry for entry in program.states if entry.stage in mine]
     base = sum(entry.total_bytes for entry in rows if entry.name.endswith(".base"))
     scales = SCALE_BYTES * sum(entry.repeat * entry.scales for entry in rows)

@@ -37,7 +37,7 @@ def named(plan):
 
 def form_of(plan):
     program, _ = plan.lowered()
-    return exchange_form(program.shape, program.stack)
+    return exchange_form(program.parts.only.shape, program.stack)
 
 
 def test_every_form_has_legs_and_a_plan():

@@ -87,7 +87,7 @@ def test_the_loss_is_that_of_the_report():
 
 def test_what_stands_ahead_comes_over_the_borders_of_ranks_and_stops_at_documents_ends():
     program, _ = further("glm4_moe", 2, cp=2).lowered()
-    places = torch.arange(int(program.shape.seq_len)).expand(int(program.micro_batches), -1)
+    places = torch.arange(int(program.parts.only.shape.seq_len)).expand(int(program.micro_batches), -1)
     batch = StepBatch(places, places + 100, torch.where(places < 10, 0, 10))
     for rank in (0, 1):
         for part in micro_batches(program, rank, batch, 1, torch.device("cpu")):

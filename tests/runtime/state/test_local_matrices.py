@@ -7,7 +7,6 @@ from covering_plans import Proven
 
 from meshwright.model.named_tensors import runnable_numerics
 from meshwright.program.model_states.hidden_matrices import stage_matrices, stepped
-from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import rank_plan
 from meshwright.runtime.precision import PRECISIONS
 from meshwright.runtime.state.local_matrices import local_matrices, segments
@@ -20,11 +19,17 @@ class Alone:
         import torch
 
         self.program, self.rank, self.device = program, rank, torch.device("cpu")
-        self.pipeline_rank = program.grid.coordinates(rank)["pp"]
+        self.pipeline_rank, self.part, self.part_index = (
+            program.parts.pipeline_rank(rank),
+            program.parts.only,
+            0,
+        )
+
+    def on(self, part_index):
+        return self
 
     def place_in(self, axes):
-        grid = self.program.grid if self.program.grid.has(axes) else self.program.expert_grid
-        return grid.group_of(self.rank, axes).index(self.rank)
+        return self.part.mesh_with(axes).group_of(self.rank, axes).index(self.rank)
 
 
 PLANS = (
@@ -47,8 +52,8 @@ def test_every_matrix_has_one_owner_and_the_first_ones_have_as_many_as_are_price
             places = {unit.layout.mesh.width: unit.part for unit in parts.units_of(stage)}
             priced = stepped(
                 kinds,
-                sharded_name(program),
-                program.shape,
+                program.parts.only.sharding,
+                program.parts.only.shape,
                 program.stack,
                 (places["tp"], places.get("etp", 0)),
             )

@@ -12,7 +12,6 @@ from injected_fault import Fault
 from tiny_models import tiny_config
 from training_runs import small_run
 
-from meshwright.program.program import expert_order
 from meshwright.runtime.kernels.moe.dispatch_combine import DispatchKernel
 from meshwright.runtime.verify.case_result import DOUBTFUL
 from meshwright.runtime.verify.run_case import run_case, run_case_with_clipping
@@ -35,7 +34,7 @@ def rows_go_as_the_model_numbers_experts():
 
 def rows_go_by_the_order_the_wrong_way_round():
     DispatchKernel._places = property(
-        lambda self: torch.tensor(expert_order(self.setting.communicator.program, self.setting.layer))
+        lambda self: torch.tensor(self.setting.part.expert_order(self.setting.layer))
     )
 
 
@@ -66,7 +65,7 @@ def test_a_wrong_order_is_seen(fault):
 
 def test_readers_of_a_plan_agree_on_the_order():
     program, _ = ORDERED.lowered()
-    assert program.expert_orders == EACH
+    assert program.parts.only.expert_orders == EACH
     plain = Proven("mixtral", dp_replicate=2, ep=2)
     assert program.signature() != plain.lowered()[0].signature()
     numbered = replace(plain, expert_order=(tuple(range(6)),))

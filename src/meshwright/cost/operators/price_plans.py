@@ -80,14 +80,15 @@ def slowest_of(devices: int, jitter: float) -> float:
 def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
     forms = setting_hardware_times(setting)
-    grid, experts = program.grid, program.expert_grid
+    part = program.parts.only
+    grid, experts = part.grid, part.expert_grid
     mesh = replace(
-        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, program.shape.ulysses),  # type: ignore[arg-type]
-        links=links_under(program.node_order, forms),
+        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, part.shape.ulysses),  # type: ignore[arg-type]
+        links=links_under(part.node_order, forms),
         returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
     )
     return Prices(
-        Local(forms, program.shape, program.mode, program.stack),
+        Local(forms, part.shape, part.mode, program.stack),
         mesh,
         program.block_items,
         program.blocks,

@@ -9,7 +9,7 @@ from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.program.model_states.base_changes import CHANGE_AXES
 from meshwright.program.model_states.hidden_matrices import stage_matrices
-from meshwright.program.program import Program, matrix_elements, sharded_name
+from meshwright.program.program import Program, matrix_elements
 from meshwright.schedules.action import Kind
 
 
@@ -43,11 +43,12 @@ def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
         items = () if stack.optimizer.kind.of_matrices else program.collectives.get((stage.index, "STEP"), ())
         exchanged = prices.collectives(items)  # those of matrices are priced with their products
         blocks = [program.blocks[block] for block in stage.blocks]
-        replicas, gathered = program.group_size(CHANGE_AXES), sharded_name(program) == "zero3"
-        changed = change_seconds(blocks, replicas, gathered, program.shape, forms)
+        part = program.parts.only
+        replicas, gathered = program.group_size(CHANGE_AXES), part.sharding == "zero3"
+        changed = change_seconds(blocks, replicas, gathered, part.shape, forms)
         seconds = seconds + exchanged + changed
         of_stage = stage_matrices((program.blocks[block] for block in stage.blocks), stack)
         seconds = seconds + orthogonalisation_seconds(
-            of_stage, sharded_name(program), program.shape, stack, prices.mesh, forms
+            of_stage, part.sharding, part.shape, stack, prices.mesh, forms
         )
     return float(seconds)

@@ -27,8 +27,8 @@ def device_layout(program: Program, cluster: Cluster) -> dict[str, Any]:
     axes = list(_axes(program, places))
     columns = list(_columns(program, places, [one["axis"] for one in axes]))
     return {
-        "devices": program.grid.ranks,
-        "nodes": -(-program.grid.ranks // places.of_node),
+        "devices": program.parts.ranks,
+        "nodes": -(-program.parts.ranks // places.of_node),
         "devices_per_node": places.of_node,
         "axes": axes,
         "pipeline_ranks": columns,
@@ -39,7 +39,7 @@ class _Places:
     """The device and node of each rank."""
 
     def __init__(self, program: Program, of_node: int) -> None:
-        self.of_node, self.order = of_node, program.node_order
+        self.of_node, self.order = of_node, program.parts[0].node_order
 
     def node(self, rank: int) -> int:
         """Return the node that a rank is on."""
@@ -53,8 +53,9 @@ class _Places:
 
 def _grids(program: Program) -> dict[str, RankGrid]:
     """Return the grid that has each axis; the experts' axes only where experts are spread."""
-    grids = {axis: program.grid for axis in AXES if axis in program.grid.sizes}
-    experts = program.expert_grid
+    part = program.parts[0]
+    grids = {axis: part.grid for axis in AXES if axis in part.grid.sizes}
+    experts = part.expert_grid
     if any(experts.sizes.get(axis, 1) > 1 for axis in ("ep", "etp")):
         grids |= {axis: experts for axis in EXPERT_AXES if axis in experts.sizes}
     return grids
@@ -88,7 +89,7 @@ def _columns(program: Program, places: _Places, axes: Sequence[str]) -> Iterator
                 "stages": [stage.index for stage in program.stages_of(rank)],
                 "layers": _layers(program, rank),
                 "like": like,
-                **_nodes(rank, grids, program.grid, places),
+                **_nodes(rank, grids, program.parts[0].grid, places),
             }
 
 

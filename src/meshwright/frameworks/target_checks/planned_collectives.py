@@ -48,18 +48,16 @@ class RankView:
     @property
     def rank(self) -> int:
         """The rank itself: the first of its class."""
-        grid = self.program.grid
+        grid = self.program.parts.only.grid
         return self.pipeline_rank * int(strides(grid.sizes, grid.order)["pp"])
 
     def members(self, axes: tuple[str, ...]) -> Members:
         """Return the ranks of this rank's group over ``axes``, sorted."""
-        grid = self.program.grid
         if axes == ("world",):
-            return tuple(range(grid.ranks))
+            return tuple(range(self.program.parts.ranks))
         if axes == ("tied",):
             return tuple(sorted(RankView(self.program, end).rank for end in self.program.end_ranks))
-        held = grid if grid.has(axes) else self.program.expert_grid
-        return tuple(sorted(held.group_of(self.rank, axes)))
+        return tuple(sorted(self.program.parts.only.mesh_with(axes).group_of(self.rank, axes)))
 
     def step(self) -> Iterator[ConcurrentCollectives]:
         """Everything that this rank sends in a step, in the Program's order."""
@@ -114,13 +112,13 @@ class RankView:
             return (sent,)
         program = self.program
         ends = program.stages[0].rank == program.stages[-1].rank
-        held = block_elements(program.blocks, program.shape, ends_together=ends)
+        held = block_elements(program.blocks, program.parts.only.shape, ends_together=ends)
         parts: list[PlannedCollective] = []
         for block in program.stages[int(index)].blocks:
             name = f"block {block}"
             made = [
                 *gathers(held[block], program.stack, name),
-                *reductions(held[block], sharding, program.shape, program.stack, name),
+                *reductions(held[block], sharding, program.parts.only.shape, program.stack, name),
             ]
             parts += [self._sent(c) for c in made if (c.kind, c.axes) == (sent.kind, sent.axes)]
         return tuple(parts)

@@ -57,7 +57,7 @@ def _alive(moments: Iterable[ConcurrentCollectives]) -> list[ConcurrentCollectiv
 
 def _hold_place(seat: RankView, ran: RecordedStep, result: ClassComparison) -> None:
     for name, plan, target in (
-        ("ranks", seat.program.grid.ranks, ran.ranks),
+        ("ranks", seat.program.parts.ranks, ran.ranks),
         ("rank", seat.rank, ran.rank),
     ):
         if plan != target:
@@ -116,7 +116,8 @@ def _ranks(members: Members) -> str:
 def axis_groups(seat: RankView) -> dict[Members, tuple[str, ...]]:
     """Every group that some of the plan's axes make around this rank, with the fewest axes that make it."""
     found: dict[Members, tuple[str, ...]] = {}
-    for grid in (seat.program.grid, seat.program.expert_grid):
+    part = seat.program.parts.only
+    for grid in (part.grid, part.expert_grid):
         axes = [axis for axis in grid.order if grid.sizes[axis] > 1]
         for chosen in sorted(_subsets(axes), key=len):
             found.setdefault(seat.members(chosen), chosen)

@@ -17,8 +17,8 @@ from meshwright.program.model_states.hidden_matrices import matrix_names
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
-    PARTS,
-    Part,
+    PARAMETER_CLASSES,
+    ParameterClass,
     StateKind,
     embedding_names,
     state_kinds,
@@ -35,7 +35,7 @@ class Unit:
 
     stage: int
     name: str
-    part: Part
+    part: ParameterClass
     layers: tuple[int, ...]
     parameters: tuple[Parameter, ...]
     matrices: frozenset[str] = frozenset()
@@ -81,9 +81,9 @@ class Coverage:
 def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     """Every unit of every stage, in the order of the state table."""
     of_muon = program.stack.optimizer.kind.of_matrices
-    for stage in program.parts:
+    for stage in program.sections:
         for block, layers in _layers_of(stage, model).items():
-            for of in PARTS:
+            for of in PARAMETER_CLASSES:
                 parameters = _parameters(model, model.blocks[block], of, ends_together(program))
                 if stage in program.shares:
                     parameters = tuple(_part(parameter, stage.rank, program) for parameter in parameters)
@@ -95,7 +95,7 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
 
 def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:
     """Return the row of one unit; ``sharded``: its buffer is cut over the data-parallel shard axes."""
-    grid = program.expert_grid if unit.expert else program.grid
+    grid = program.parts.only.expert_grid if unit.expert else program.parts.only.grid
     tensors, shards = grid.size(unit.axes), grid.size(unit.shard_axes) if sharded else 1
     cut = [(p, _cuts(p, program, expert=unit.expert)) for p in unit.parameters]
     local = -(-sum(_local(p, cuts, program) for p, cuts in cut) // shards)
@@ -134,19 +134,20 @@ def _padded_rows(table: Parameter, program: Program) -> int:
         for p in op.parameters
         if p.name == table.name
     }
-    return int(program.shape.padded_vocab(rows) // program.shape.vocabulary)
+    shape = program.parts.only.shape
+    return int(shape.padded_vocab(rows) // shape.vocabulary)
 
 
 def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
     """Return a share's part of a table: its rows, without padding."""
     rows, *rest = parameter.shape
-    padded = int(program.shape.padded_vocab(rows))
+    padded = int(program.parts.only.shape.padded_vocab(rows))
     return replace(parameter, shape=(rows_of_share(rows, padded, rank, program.pipeline_ranks), *rest))
 
 
 def _cuts(parameter: Parameter, program: Program, *, expert: bool) -> dict[int, int]:
     """Return how many parts the axes of its mesh cut each dim of a parameter into, its buffer's shards aside."""
-    sizes = (program.expert_grid if expert else program.grid).sizes
+    sizes = (program.parts.only.expert_grid if expert else program.parts.only.grid).sizes
     cuts: dict[int, int] = {}
     for axis, dim in (("ep", parameter.ep_dim), ("etp" if expert else "tp", parameter.tp_dim)):
         if dim is not None:
@@ -170,7 +171,9 @@ def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _parameters(model: ModelGraph, block: Block, part: Part, together: bool) -> tuple[Parameter, ...]:
+def _parameters(
+    model: ModelGraph, block: Block, part: ParameterClass, together: bool
+) -> tuple[Parameter, ...]:
     shared = embedding_names(model.blocks) if together and block.kind != "embed" else frozenset[str]()
     return tuple(
         parameter

@@ -81,15 +81,19 @@ def _matrix_problems(
     for stage in program.stages:
         matrices = stage_matrices((program.blocks[block] for block in stage.blocks), program.stack)
         for expert, name in MATRICES.items():
-            kinds = {m: n * m.local_count(program.shape) for m, n in matrices.items() if m.expert is expert}
+            kinds = {
+                m: n * m.local_count(program.parts.only.shape)
+                for m, n in matrices.items()
+                if m.expert is expert
+            }
             if not kinds:
                 continue
             entry = entries.pop((stage.index, name, "optimizer"), None)
-            every = sum(number * m.elements(program.shape) for m, number in kinds.items())
-            grid = program.expert_grid if expert else program.grid
+            every = sum(number * m.elements(program.parts.only.shape) for m, number in kinds.items())
+            grid = program.parts.only.expert_grid if expert else program.parts.only.grid
             shard_axes = EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
             shards = grid.size(shard_axes) if entry and entry.layout[-1] in shard_axes else 1
-            most = every / shards + max(m.elements(program.shape) for m in kinds) * (shards > 1)
+            most = every / shards + max(m.elements(program.parts.only.shape) for m in kinds) * (shards > 1)
             if entry is None or not every <= entry.elements * shards or entry.elements > most:
                 rule = f"the rank with most holds from {every}/{shards} to {most:g} elements"
                 held = entry.elements if entry else None

@@ -20,7 +20,7 @@ NEED_GRADIENTS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED", "NORM", "S
 def unit_exchanges_in_order(case: CheckedProgram) -> Iterator[Problem]:
     """With ``gather: per-unit`` every pass of a stage lies between its GATHER and its FREE, and REDUCE behind W."""
     program = case.program
-    if not program.mode.by_unit:
+    if not program.parts.by_unit:
         return
     for rank, actions in enumerate(program.lists):
         mine = [stage.index for stage in program.stages_of(rank)]

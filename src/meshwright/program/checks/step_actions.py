@@ -32,7 +32,7 @@ NORM, STEP, TIED = Action("NORM"), Action("STEP"), Action("REDUCE_TIED")
 
 def step_actions_once(case: CheckedProgram) -> Iterator[Problem]:
     """Every rank has the actions that the collectives call for, and each of them once."""
-    elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.mode.by_unit else ())
+    elsewhere = PASSES_AND_MESSAGES + (UNIT_KINDS if case.program.parts.by_unit else ())
     for rank, actions in enumerate(case.program.lists):
         found = Counter(action for action in actions if action.kind not in elsewhere)
         expected = Counter(_expected(case, rank))
@@ -44,12 +44,12 @@ def step_actions_once(case: CheckedProgram) -> Iterator[Problem]:
 
 def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     program = case.program
-    elsewhere = UNIT_KINDS if program.mode.by_unit else ()
-    for stage in program.parts_of(rank):
+    elsewhere = UNIT_KINDS if program.parts.by_unit else ()
+    for stage in program.sections_of(rank):
         for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
-        if program.mode.gather == "per-step":
+        if program.parts.only.mode.gather == "per-step":
             yield Action("FREE", stage.index)
     if rank in case.tied_ranks:
         yield TIED
@@ -66,9 +66,9 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
 def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
     """Require the order passes, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM, STEP, with gathers around them."""
     program = case.program
-    early = program.mode.gather == "per-step" or "GATHER" in program.overlapped
+    early = program.parts.only.mode.gather == "per-step" or "GATHER" in program.overlapped
     for rank, actions in enumerate(program.lists):
-        for stage in program.parts_of(rank) if not program.mode.by_unit else ():
+        for stage in program.sections_of(rank) if not program.parts.by_unit else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
             passes = [a for a in actions if a.stage == stage.index and a.kind in PASS_KINDS]
             if passes and early:

@@ -56,6 +56,7 @@ from meshwright.program.pipeline_vocabulary import (
     shares,
 )
 from meshwright.program.program import Program, Stage
+from meshwright.program.program_parts import Part, ProgramParts
 from meshwright.schedules.action import ActionLists, Kind, most_in_flight
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
@@ -110,6 +111,16 @@ def lower(
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
         optimizer_elements=elements_by_optimizer(model.blocks, elements, shape, stack, ends_together),
     )
+    part = Part(
+        name=next(iter(plan.layouts)),
+        grid=grid,
+        expert_grid=replace(expert_grid, parts=ep_parts(shape, stack)),
+        shape=shape,
+        mode=mode,
+        sharding=step.sharding,
+        node_order=layout.node_order,
+        expert_orders=_expert_orders(layout, expert_grid, model.architecture),
+    )
     host = _host_states(plan, step, model.architecture)
     collectives = _collectives(choice, model, step)
     out = plan.offload_rule
@@ -121,10 +132,7 @@ def lower(
     return Program(
         blocks=model.blocks,
         stack=stack,
-        shape=shape,
-        mode=mode,
-        grid=grid,
-        expert_grid=replace(expert_grid, parts=ep_parts(shape, stack)),
+        parts=ProgramParts((part,), (0,) * len(model.blocks)),
         stages=stages,
         micro_batches=micro_batches,
         states=state_table(step, model),
@@ -144,8 +152,6 @@ def lower(
         chains=ways.chains,
         shares=step.shares,
         vocabulary=choice.vocabulary,
-        node_order=layout.node_order,
-        expert_orders=_expert_orders(layout, expert_grid, model.architecture),
         host_states=host,
         state_copies={} if host is None else _state_copies(host, step, model),
     )

@@ -71,7 +71,7 @@ class StepPlan:
     optimizer_elements: Mapping[int, Elements] = field(default_factory=dict)
 
     @property
-    def parts(self) -> tuple[Stage, ...]:
+    def sections(self) -> tuple[Stage, ...]:
         """Shares and stages, in the order in which a step needs them."""
         return self.shares + self.stages
 
@@ -137,7 +137,7 @@ def overlapped_kinds(stack: Stack) -> frozenset[Kind]:
 def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Collective, ...]]:
     """Return the collectives of the actions around the schedule; entries without members are left out."""
     result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
-    for stage in step.parts:
+    for stage in step.sections:
         elements, what = step.stage_elements(stage), f"stage {stage.index}"
         if step.gathers_stages:
             result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, step.stack, what))

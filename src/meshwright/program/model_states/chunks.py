@@ -47,7 +47,7 @@ class ChunkLayout:
 def chunk_layout(program: Program, chunk_mib: float | None) -> ChunkLayout:
     """Return the chunks of a Program's states on one rank; None searches the size."""
     layers, tables = parameter_sizes(program)
-    ranks = int(program.shape.shard)
+    ranks = int(program.parts.only.shape.shard)
     if chunk_mib is not None:
         return packed(layers, tables, int(chunk_mib * MIB) // PARAMETER_BYTES, ranks)
     return min(
@@ -78,7 +78,7 @@ def parameter_sizes(program: Program) -> tuple[list[int], list[int]]:
     layers, tables = list[int](), dict[str, int]()
     for stage in program.stages_of(0):
         for block in stage.blocks:
-            for name, elements, is_table in _parameters(program, block, program.shape):
+            for name, elements, is_table in _parameters(program, block, program.parts.only.shape):
                 if is_table:
                     tables[name] = elements  # a table that embedding and head share is one
                 else:

@@ -244,7 +244,7 @@ def state_kinds(stack: Stack) -> tuple[StateKind, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ParameterClass:
     """A part of a block's parameters that has rows of its own in the state table; their names end with ``suffix``."""
 
     suffix: str
@@ -258,12 +258,12 @@ class Part:
         return kinds == (self.expert, self.packed, self.own)
 
 
-OWN = Part(".own", own=True)
-PARTS = (
-    Part(""),
-    Part(".experts", expert=True),
-    Part(".base", packed=True),
-    Part(".experts.base", expert=True, packed=True),
+OWN = ParameterClass(".own", own=True)
+PARAMETER_CLASSES = (
+    ParameterClass(""),
+    ParameterClass(".experts", expert=True),
+    ParameterClass(".base", packed=True),
+    ParameterClass(".experts.base", expert=True, packed=True),
     OWN,
 )
 

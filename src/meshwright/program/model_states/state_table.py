@@ -18,9 +18,9 @@ from meshwright.program.model_states.hidden_matrices import MATRICES, held_matri
 from meshwright.program.model_states.state_elements import (
     DENSE_SHARD_AXES,
     EXPERT_SHARD_AXES,
-    PARTS,
+    PARAMETER_CLASSES,
     Elements,
-    Part,
+    ParameterClass,
     StateEntry,
     StateKind,
     bytes_per_element,
@@ -45,7 +45,7 @@ def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEn
     rows = []
     for block, numbers in layers.items():
         for kind in state_kinds(step.stack):
-            for part in PARTS:
+            for part in PARAMETER_CLASSES:
                 row = _row(stage, block, tuple(numbers), kind, part, step, model)
                 rows += [row] if row.elements else []
     return rows + _matrix_rows(stage, step, model)
@@ -82,7 +82,7 @@ def _row(
     block: int,
     layers: tuple[int, ...],
     kind: StateKind,
-    part: Part,
+    part: ParameterClass,
     step: StepPlan,
     model: ModelGraph,
 ) -> StateEntry:
@@ -106,7 +106,7 @@ def _row(
 
 
 def _held(
-    elements: Elements, kind: StateKind, part: Part, sharded: bool, step: StepPlan
+    elements: Elements, kind: StateKind, part: ParameterClass, sharded: bool, step: StepPlan
 ) -> tuple[Number, int | None]:
     """Return the elements of a part of a block that a rank holds, and its bytes if they are packed."""
     if part.own:

@@ -47,7 +47,7 @@ def micro_batches(
     program: Program, rank: int, batch: StepBatch, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
     """Return a rank's micro-batches of a step. Document boundaries cover all positions, not only the rank's."""
-    positions = torch.tensor(rank_positions(program, rank))
+    positions = torch.tensor(rank_positions(program.parts.only, rank))
 
     def part(ids: torch.Tensor, rows: range) -> torch.Tensor:
         return ids[rows.start : rows.stop].index_select(1, positions).t().contiguous().to(device)
@@ -65,4 +65,4 @@ def micro_batches(
         )
         return replace(main, further=tuple(ahead))
 
-    return [made(rows) for rows in sequence_indices(program, rank)]
+    return [made(rows) for rows in sequence_indices(program, program.parts.only, rank)]

@@ -25,7 +25,7 @@ def all_or_none(rank: Rank, what: str, attempt: Callable[[], T]) -> list[T]:
         answer = None, error.problems
     ranks = range(rank.place.ranks)
     everyone: list[tuple[T, tuple[Problem, ...]]] = [(None, ())] * len(ranks)  # type: ignore[list-item]
-    rank.communicator.action = "between steps"
+    rank.communicator.current.text = "between steps"
     with rank.communicator.naming(what, tuple(ranks)):
         dist.all_gather_object(everyone, answer)
     problems = {str(problem): problem for _, found in everyone for problem in found}

@@ -29,7 +29,8 @@ RESHARDING = "a checkpoint is read under the plan that wrote it: resharding is n
 
 def plan_facts(program: Program) -> dict[str, object]:
     """Return the facts of a Program that decide whether a checkpoint fits, JSON-ready."""
-    shape, mode, grid = program.shape, program.mode, program.grid
+    part = program.parts[0]
+    shape, mode, grid = part.shape, part.mode, part.grid
     facts: dict[str, object] = {
         "stack": program.stack.id,
         **{axis: int(grid.sizes[axis]) for axis in sorted(grid.order)},
@@ -41,7 +42,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "micro_batches": program.micro_batches,
         "seq_len": int(shape.seq_len),
         "documents": "together" if shape.documents is None else "apart",
-        "expert_orders": program.expert_orders,
+        "expert_orders": part.expert_orders,
         "capacity": str(shape.capacity),
         "sharding": {entry.kind: entry.layout for entry in program.states},
         "gather": mode.gather,
@@ -96,7 +97,7 @@ def incompatibilities(
             rule = f"in the checkpoint; this run's Program is {own}: {RESHARDING}"
             yield Problem("signature", manifest.signature, rule, OF_THAT_RUN)
     yield from differences("model", manifest.model, model_facts(model), "the model of that run")
-    yield from differences("run", {"ranks": manifest.ranks}, {"ranks": program.grid.ranks}, OF_THAT_RUN)
+    yield from differences("run", {"ranks": manifest.ranks}, {"ranks": program.parts.ranks}, OF_THAT_RUN)
     suggestion = f"--precision {manifest.precision}"
     yield from differences("run", {"precision": manifest.precision}, {"precision": precision}, suggestion)
 

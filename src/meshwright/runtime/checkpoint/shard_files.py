@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.executor.rank_plan import layer_of
 from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner
@@ -91,7 +92,9 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
     for unit in rank.plan.trained_units:
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
-            owner = first_owner(rank.job.program, rank.place.rank, unit.layout, tensors[name])
+            owner = first_owner(
+                rank.job.program, rank.place.rank, unit.layout, tensors[name], unit.communicator.part
+            )
             moments = list(optimizer.moments_at(unit, here))
             yield Stretch(PARAMETER, tensors[name], of.start, owner, parameters_at(unit, here))
             for key, memory, _ in moments:
@@ -100,11 +103,12 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
                 if scale is not None:
                     yield Stretch(f"{key}_scale", tensors[name], of.start, owner, (scale,))
     for base, changed, of, here in rank.interpreter.states.changes.spans():
-        owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed)
+        owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed, base.communicator.part)
         yield Stretch(PARAMETER, changed, of.start, owner, (base.elements[here],))
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
-        owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor)
+        part = rank.plan.part_of_layer(layer_of(name))
+        owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor, part)
         yield Stretch(BUFFER, tensor, 0, owner, (buffer,))
 
 

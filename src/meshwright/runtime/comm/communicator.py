@@ -5,39 +5,27 @@ these axes, compares the tensor's size with the bytes that the Program counts, a
 ends it. Bytes are counted at the Program's width (2 for activations and parameters, 4 for gradients and statistics),
 whatever dtype a run computes in, so an fp64 proof checks the same figures. An error says which operation failed.
 
-All ranks create the groups in one order when a run begins. Each kind of exchange of a spread vocabulary has its own
-groups: ``aside`` returns the communicator that uses them, concurrently with the rank's other work. On accelerators,
-messages between two pipeline ranks have one group per direction: with a shared one, plain sends and receives of 1F1B
-can deadlock under NCCL. The sums of steps that are validated afterwards have their own channels.
+The groups are those of ``process_groups.py``. Each kind of exchange of a spread vocabulary has its own: ``aside``
+returns the communicator that uses them, concurrently with the rank's other work.
 """
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
-from meshwright.model.operators.operator_types import Dispatch
-from meshwright.program.layouts.rank_mesh import grid_with
 from meshwright.program.local_shape import ACTIVATION_BYTES
-from meshwright.program.lowering.optimizer_post_validation import sum_neighbours
 from meshwright.program.lowering.step_collectives import NORM_BYTES
-from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
-from meshwright.program.pass_items import Collective, CollectiveKind, Compute, exchanges_of, legs_of
+from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import Program
-from meshwright.schedules.action import EXCHANGES, Action
+from meshwright.program.program_parts import Part
+from meshwright.runtime.comm.process_groups import MESSAGES, Axes, Group, ProcessGroups
+from meshwright.schedules.action import Action
 
-Axes = tuple[str, ...]
 Splits = tuple[list[int], list[int]]
-EXPERT_RANKS: Axes = ("etp", "ep")
-"""The axes whose ranks together hold all experts."""
-SEQUENCE_RANKS: Axes = ("cp", "tp")
-"""The axes whose ranks together hold a sequence outside the tensor-parallel region."""
-MESSAGES: Axes = ("pp",)
 SUMS_TAG = 1
 """Tag of messages that carry sums, for back ends where all messages between two ranks share a connection."""
 
@@ -68,19 +56,19 @@ class Traffic:
     routed: bool = False
 
 
-@dataclass(frozen=True)
-class Group:
-    """Ranks that communicate together; ``handle`` is torch's process group, None for all ranks."""
+@dataclass
+class CurrentAction:
+    """The action that the interpreter executes, as text."""
 
-    ranks: tuple[int, ...]
-    handle: dist.ProcessGroup | None
+    text: str = ""
 
 
 @dataclass
 class Communicator:
     """One rank's communication with all others.
 
-    ``action`` is the interpreter's current action, for the log and for errors.
+    ``current`` is the interpreter's current action, for the log and for errors. ``part_index`` is the part of the
+    Program whose meshes give the groups over axes.
 
     ``kind`` is the kind of exchange whose groups are used; "" stands for everything that ranks do in sequence.
     """
@@ -88,45 +76,38 @@ class Communicator:
     rank: int
     program: Program
     device: torch.device
-    timeout_s: float = 120.0
-    action: str = ""
+    current: CurrentAction = field(default_factory=CurrentAction)
     kind: str = ""
+    part_index: int = 0
     log: list[Traffic] = field(default_factory=list)
-    _groups: dict[tuple[str, Axes], Group] = field(default_factory=dict)
-    _channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
-    _sum_channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
-
-    def connect(self) -> None:
-        """Create all groups that the Program names; every rank does so in the same order."""
-        for kind, axes in sorted(_groups_used(self.program)):
-            for ranks in groups_of(self.program, axes):
-                handle = self._new_group(ranks, kind)
-                if self.rank in ranks:
-                    self._groups[kind, axes] = Group(ranks, handle)
-        if self.device.type == "cuda":
-            for source, target in sorted(_neighbours(self.program)):
-                self._channels[source, target] = self._new_group((source, target))
-            for pair in sorted(sum_neighbours(self.program.grid)) if self.program.steps_overlap else ():
-                self._sum_channels[pair] = self._new_group(pair)
+    groups: ProcessGroups = field(default_factory=ProcessGroups)
 
     def aside(self, action: Action) -> "Communicator":
         """Return a communicator for an exchange that runs concurrently; it shares log and groups."""
-        return replace(self, action=str(action), kind=action.kind)
+        return replace(self, current=CurrentAction(str(action)), kind=action.kind)
+
+    def on(self, part_index: int) -> "Communicator":
+        """Return the communicator of a part of the Program; it shares everything but the groups over axes."""
+        return self if part_index == self.part_index else replace(self, part_index=part_index)
+
+    @property
+    def action(self) -> str:
+        """The interpreter's current action."""
+        return self.current.text
+
+    @property
+    def part(self) -> Part:
+        """The part of the Program whose meshes give the groups over axes."""
+        return self.program.parts[self.part_index]
 
     @property
     def pipeline_rank(self) -> int:
         """Position of this rank in the pipeline."""
-        return self.program.grid.coordinates(self.rank)["pp"]
-
-    def _new_group(self, ranks: Sequence[int], kind: str = "") -> dist.ProcessGroup | None:
-        if not kind and len(ranks) == self.program.grid.ranks:
-            return None
-        made = dist.new_group(list(ranks), timeout=timedelta(seconds=self.timeout_s))
-        return made if self.rank in ranks else None
+        return self.program.parts.pipeline_rank(self.rank)
 
     def ranks_of(self, axes: Axes) -> tuple[int, ...]:
         """Return the ranks of this rank's group over ``axes``."""
-        group = self._groups.get((self.kind, axes))
+        group = self.groups.over_axes.get((self.kind, self.part_index, axes))
         return group.ranks if group else (self.rank,)
 
     def place_in(self, axes: Axes) -> int:
@@ -155,7 +136,7 @@ class Communicator:
         instead of the sum. ``root`` is the rank that receives a reduction, or broadcasts. ``by`` is the operation that
         does it, if another one than the item names; if it ``continues`` one that was logged, it is not logged again.
         """
-        group = self.group(item.axes)
+        group = self.groups.over_axes[self.kind, item.part, item.axes]
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
         if not continues:
@@ -198,7 +179,7 @@ class Communicator:
         """Start a send to a rank; the tensor must not change until the work has ended."""
         assert tensor.numel() * ACTIVATION_BYTES == self.program.p2p_bytes, f"{what} has another size"
         self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
-        group = self._channels.get((self.rank, target))
+        group = self.groups.channels.get((self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):
             work = dist.isend(tensor, dst=target, group=group)
         assert work is not None
@@ -206,7 +187,7 @@ class Communicator:
 
     def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:
         """Start a receive from a rank."""
-        group = self._channels.get((source, self.rank))
+        group = self.groups.channels.get((source, self.rank))
         with self.naming(f"receive {what}", (source, self.rank)):
             work = dist.irecv(tensor, src=source, group=group)
         assert work is not None
@@ -217,7 +198,7 @@ class Communicator:
         pair = self.rank, target
         self._note("p2p", MESSAGES, what, NORM_BYTES, pair)
         with self.naming(what, pair):
-            work = dist.isend(sums, dst=target, group=self._sum_channels.get(pair), tag=SUMS_TAG)
+            work = dist.isend(sums, dst=target, group=self.groups.sum_channels.get(pair), tag=SUMS_TAG)
         assert work is not None
         return NamedWork(work, self, what, pair)
 
@@ -225,13 +206,13 @@ class Communicator:
         """Start a receive of a step's sums from a neighbouring pipeline rank."""
         pair = source, self.rank
         with self.naming(what, pair):
-            work = dist.irecv(sums, src=source, group=self._sum_channels.get(pair), tag=SUMS_TAG)
+            work = dist.irecv(sums, src=source, group=self.groups.sum_channels.get(pair), tag=SUMS_TAG)
         assert work is not None
         return NamedWork(work, self, what, pair)
 
     def group(self, axes: Axes) -> Group:
         """Return this rank's group over ``axes``."""
-        return self._groups[self.kind, axes]
+        return self.groups.over_axes[self.kind, self.part_index, axes]
 
     def _note(
         self,
@@ -257,6 +238,13 @@ class Communicator:
             ) from error
 
 
+def connected(rank: int, program: Program, device: torch.device, timeout_s: float = 120.0) -> Communicator:
+    """Return the communicator of a rank with all its groups; every rank must call it."""
+    groups = ProcessGroups()
+    groups.connect(program, rank, timeout_s, accelerated=device.type == "cuda")
+    return Communicator(rank, program, device, groups=groups)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedWork:
     """A torch work handle whose error names the operation."""
@@ -274,51 +262,3 @@ class NamedWork:
     def is_completed(self) -> bool:
         """Return whether the operation has ended."""
         return self.work.is_completed()
-
-
-def groups_of(program: Program, axes: Axes) -> list[tuple[int, ...]]:
-    """Return all groups over ``axes``.
-
-    ``axes`` may be of the attention mesh or the experts' mesh, the world, the two ends of a pipeline (``tied``), or its
-    ranks with the same layers (``MIRRORED``).
-    """
-    if axes == ("world",):
-        return [tuple(range(program.grid.ranks))]
-    if axes == ("tied",):
-        first, last = program.end_ranks
-        stages = program.grid.groups(("pp",))
-        return [(int(row[first]), int(row[last])) for row in stages]
-    if axes == MIRRORED:
-        rows = program.grid.groups(("pp",))
-        return [tuple(int(row[rank]) for rank in ranks) for row in rows for ranks in program.mirrors]
-    return [
-        tuple(int(rank) for rank in row)
-        for row in grid_with(axes, program.grid, program.expert_grid).groups(axes)
-    ]
-
-
-def _groups_used(program: Program) -> set[tuple[str, Axes]]:
-    """Return the (kind of exchange, axes) of every collective of the Program, and the group of all ranks."""
-    found: set[tuple[str, Axes]] = {
-        (kind if kind in EXCHANGES else "", c.axes)
-        for (_, kind), collectives in program.collectives.items()
-        for c in collectives
-    }
-    found |= {("", ("world",))} if program.grid.ranks > 1 else set()
-    for items in program.block_items.values():
-        for item in items:
-            exchanges = exchanges_of(item)
-            legs = [leg for exchange in exchanges for leg in legs_of(exchange, program.expert_grid)]
-            found |= {("", exchange.axes) for exchange in (*exchanges, *legs)}
-            routed = isinstance(item, Compute) and isinstance(item.operator, Dispatch)
-            count_axes = (EXPERT_RANKS, SEQUENCE_RANKS) if routed else ()
-            found |= {("", axes) for axes in count_axes if program.group_size(axes) > 1}
-    for body in program.bodies.values():
-        found |= {("", c.axes) for segment in body for c in segment.overlapped}
-    return found
-
-
-def _neighbours(program: Program) -> set[tuple[int, int]]:
-    """Return the (sender, receiver) pairs of ranks that exchange pipeline messages."""
-    pairs = {(edge.source_rank, edge.target_rank) for edge in program.edges()}
-    return {(int(row[a]), int(row[b])) for row in program.grid.groups(("pp",)) for a, b in pairs}

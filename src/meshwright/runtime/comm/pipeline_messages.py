@@ -37,8 +37,7 @@ class PipelineMessages:
     sent: list[tuple[Work, torch.Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        members = self.program.grid.group_of(self.communicator.rank, ("pp",))
-        self.peers = dict(enumerate(members))
+        self.peers = dict(enumerate(self.program.parts.pipeline_of(self.communicator.rank)))
         self.begin_step()
 
     def begin_step(self) -> None:

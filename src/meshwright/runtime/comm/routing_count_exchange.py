@@ -3,7 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from meshwright.runtime.comm.communicator import Axes, Communicator, Splits
+from meshwright.runtime.comm.communicator import Communicator, Splits
+from meshwright.runtime.comm.process_groups import Axes
 
 
 def sum_router_counts(communicator: Communicator, numbers: torch.Tensor, axes: Axes) -> torch.Tensor:

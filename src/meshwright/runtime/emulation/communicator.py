@@ -25,7 +25,8 @@ import torch.distributed as dist
 
 from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import matching_receive
-from meshwright.runtime.comm.communicator import MESSAGES, Axes, Communicator, NamedWork, Splits, Work
+from meshwright.runtime.comm.communicator import Communicator, NamedWork, Splits, Work
+from meshwright.runtime.comm.process_groups import MESSAGES, Axes, ProcessGroups
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes
 from meshwright.schedules.action import Action, parse_actions
@@ -72,6 +73,14 @@ class Reduction:
         return self.end + max(0.0, now - max(self.issued, self.end))
 
 
+class EmulatedGroups(ProcessGroups):
+    """Groups of processes that stand for ranks: those of one process need no torch group."""
+
+    def new(self, ranks: Sequence[int], rank: int, timeout_s: float) -> dist.ProcessGroup | None:
+        """Create a group of several ranks."""
+        return super().new(ranks, rank, timeout_s) if len(ranks) > 1 else None
+
+
 @dataclass
 class EmulatedCommunicator(Communicator):
     """One emulated rank's communication with all others."""
@@ -87,9 +96,6 @@ class EmulatedCommunicator(Communicator):
         }
         self._reductions: dict[int, Reduction] = {}
 
-    def _new_group(self, ranks: Sequence[int], kind: str = "") -> dist.ProcessGroup | None:
-        return super()._new_group(ranks, kind) if len(ranks) > 1 else None
-
     # -- collectives --------------------------------------------------------------------------------------------
 
     def meet_all(self, moment: float) -> float:
@@ -98,10 +104,10 @@ class EmulatedCommunicator(Communicator):
         dist.all_reduce(stamp, op=dist.ReduceOp.MAX)
         return stamp.item()
 
-    def meet(self, axes: Axes, moment: float, kind: str = "") -> float:
+    def meet(self, axes: Axes, moment: float, kind: str = "", part: int = 0) -> float:
         """Wait for the ranks of a group and return the latest of their times."""
         stamp = _moment(moment)
-        work = self.latest(stamp, axes, f"an exchange over {'·'.join(axes)}", kind)
+        work = self.latest(stamp, axes, f"an exchange over {'·'.join(axes)}", kind, part)
         if work is not None:
             work.wait()
         return stamp.item()
@@ -158,7 +164,7 @@ class EmulatedCommunicator(Communicator):
             clock.data_parallel = max(clock.data_parallel, ended)
             clock.record(action, start, ended, "data-parallel")
 
-        return Ending(self.latest(stamp, item.axes, item.what), end)
+        return Ending(self.latest(stamp, item.axes, item.what, part=item.part), end)
 
     def _overlap_reduce(self, action: Action, item: Collective, seconds: Sequence[float], at: int) -> Ending:
         clock, stage = self.clock, action.stage
@@ -177,16 +183,16 @@ class EmulatedCommunicator(Communicator):
             clock.record(action, stamp.item(), reduction.end, "data-parallel")
             clock.wait_until(reduction.end)
 
-        return Ending(self.latest(stamp, item.axes, item.what), end)
+        return Ending(self.latest(stamp, item.axes, item.what, part=item.part), end)
 
     def _reduction(self, stage: int, operations: Sequence[float]) -> "Reduction":
         """Return a reduction that overlapped the pass that has just ended, and delay that pass.
 
         With units, the reduction begins now.
         """
-        if self.program.mode.by_unit:
+        if self.program.parts.by_unit:
             return Reduction(self.clock.now, self.clock.now, self.clock.now, len(operations))
-        clock, blocks = self.clock, len(self.program.parts[stage].blocks)
+        clock, blocks = self.clock, len(self.program.sections[stage].blocks)
         (began, length), seconds = clock.last_pass, sum(operations)
         clock.work(self.times.reduction_slowdown(seconds, length, blocks))
         end, least = began + length / blocks, clock.now + seconds / blocks
@@ -194,15 +200,17 @@ class EmulatedCommunicator(Communicator):
 
     def broadcast(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str, root: int) -> Work:
         """Start to broadcast one rank's stamp to a group."""
-        group = self._groups[kind, axes]
+        group = self.groups.over_axes[kind, 0, axes]
         with self.naming(what, group.ranks):
             work = dist.broadcast(stamp, src=root, group=group.handle, async_op=True)
         assert work is not None
         return NamedWork(work, self, what, group.ranks)
 
-    def latest(self, stamp: torch.Tensor, axes: Axes, what: str, kind: str = "") -> Work | None:
+    def latest(
+        self, stamp: torch.Tensor, axes: Axes, what: str, kind: str = "", part: int = 0
+    ) -> Work | None:
         """Start to find the latest stamp of a group; None if this process stands for all of the group."""
-        group = self._groups.get((kind, axes))
+        group = self.groups.over_axes.get((kind, part, axes))
         if group is None or len(group.ranks) == 1:
             return None
         with self.naming(what, group.ranks):
@@ -253,10 +261,10 @@ class EmulatedCommunicator(Communicator):
 
 def warm(communicator: EmulatedCommunicator, empty: Callable[[], torch.Tensor]) -> None:
     """Use every connection once, because first use is slow."""
-    for kind, axes in sorted(communicator._groups):
-        communicator.meet(axes, 0.0, kind)
-    here = communicator.program.grid.coordinates(communicator.rank)["pp"]
-    peers = communicator.program.grid.group_of(communicator.rank, MESSAGES)
+    for kind, part, axes in sorted(communicator.groups.over_axes):
+        communicator.meet(axes, 0.0, kind, part)
+    here = communicator.pipeline_rank
+    peers = communicator.program.parts.pipeline_of(communicator.rank)
     pairs = sorted({(edge.source_rank, edge.target_rank) for edge in communicator.program.edges()})
     works = [dist.isend(empty(), peers[b]) for a, b in pairs if a == here]
     works += [dist.irecv(empty(), peers[a]) for a, b in pairs if b == here]

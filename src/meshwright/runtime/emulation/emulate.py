@@ -23,7 +23,7 @@ from meshwright.errors import RunError
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.clock import Clock
-from meshwright.runtime.emulation.communicator import EmulatedCommunicator, warm
+from meshwright.runtime.emulation.communicator import EmulatedCommunicator, EmulatedGroups, warm
 from meshwright.runtime.emulation.emulation_result import Emulation, RankRecord, merged
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes
 from meshwright.runtime.emulation.passes import EmulatedStages
@@ -109,7 +109,7 @@ def _run(job: EmulatedJob, report: ProgressCallback) -> Emulation:
         return _rank(job, place, store, report)
 
     # the operation's own time-out names it, so the processes' limit is longer and only catches silent hangs
-    ranks = run_locally(work, job.program.grid.ranks, 2 * job.timeout_s + GRACE_S, report)
+    ranks = run_locally(work, job.program.parts.ranks, 2 * job.timeout_s + GRACE_S, report)
     assert isinstance(ranks, list)
     return Emulation(tuple(ranks), job.scale, monotonic() - began, job.real_time, load)
 
@@ -143,10 +143,11 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, report: ProgressCal
 def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecord:
     program, times = job.program, job.times
     clock = Clock(job.scale, SLACK * shortest_pass(program, times))
+    groups = EmulatedGroups()
+    groups.connect(program, place.rank, job.timeout_s, accelerated=False)
     communicator = EmulatedCommunicator(
-        place.rank, program, torch.device("cpu"), job.timeout_s, clock=clock, times=times
+        place.rank, program, torch.device("cpu"), groups=groups, clock=clock, times=times
     )
-    communicator.connect()
     plan = emulated_plan(program, communicator)
     optimizer = EmulatedOptimizer(
         plan, StepOptions(), clock=clock, seconds=times.optimizer_s[plan.pipeline_rank]

@@ -13,6 +13,7 @@ from math import prod
 from meshwright.errors import Problem, UnsupportedError
 from meshwright.program.layouts.rank_mesh import RankGrid
 from meshwright.program.program import Program
+from meshwright.program.program_parts import Part
 
 MOST_PROCESSES = 16
 PEER_AXES = ("tp", "dp_shard", "dp_replicate", "cp")
@@ -25,17 +26,29 @@ def local_program(program: Program, processes: int) -> Program:
     Raises UnsupportedError if they are too few or too many.
     """
     check_processes(program, processes)
-    peers = peer_degrees(program, processes // program.pipeline_ranks)
-    sizes = {axis: peers.get(axis, 1) for axis in program.grid.order} | {"pp": program.pipeline_ranks}
+    of_a_class = processes // program.pipeline_ranks
+    return replace(
+        program,
+        parts=replace(
+            program.parts,
+            every=tuple(_local_part(part, program.pipeline_ranks, of_a_class) for part in program.parts),
+        ),
+    )
+
+
+def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
+    """Return a part on few processes, with messages of one token."""
+    peers = peer_degrees(part, of_a_class)
+    sizes = {axis: peers.get(axis, 1) for axis in part.grid.order} | {"pp": pipeline_ranks}
     shape = replace(
-        program.shape,
-        seq_len=int(program.shape.tp) if program.mode.sequence_parallel else 1,
+        part.shape,
+        seq_len=int(part.shape.tp) if part.mode.sequence_parallel else 1,
         micro_batch=1,
     )
     return replace(
-        program,
-        grid=RankGrid(sizes, program.grid.order),
-        expert_grid=_expert_grid(program, prod(peers.values())),
+        part,
+        grid=RankGrid(sizes, part.grid.order),
+        expert_grid=_expert_grid(part, pipeline_ranks, prod(peers.values())),
         shape=shape,
     )
 
@@ -53,32 +66,33 @@ def check_processes(program: Program, processes: int) -> None:
         raise UnsupportedError(problems)
 
 
-def peer_degrees(program: Program, of_a_class: int) -> dict[str, int]:
+def peer_degrees(part: Part, of_a_class: int) -> dict[str, int]:
     """Return degree 2 for as many axes above 1 as ``of_a_class`` processes allow, and 1 for the others."""
     degrees = dict.fromkeys(PEER_AXES, 1)
     for axis in PEER_AXES:
-        if program.grid.sizes[axis] > 1 and 2 * prod(degrees.values()) <= of_a_class:
+        if part.grid.sizes[axis] > 1 and 2 * prod(degrees.values()) <= of_a_class:
             degrees[axis] = 2
     return degrees
 
 
-def _expert_grid(program: Program, peers: int) -> RankGrid:
+def _expert_grid(part: Part, pipeline_ranks: int, peers: int) -> RankGrid:
     """Return the experts' mesh over the same processes: axes above 1 first, the rest as replicas."""
     sizes: dict[str, int] = dict.fromkeys(EXPERT_AXES, 1)
     for axis in EXPERT_AXES:
-        if program.expert_grid.sizes[axis] > 1 and 2 * prod(sizes.values()) <= peers:
+        if part.expert_grid.sizes[axis] > 1 and 2 * prod(sizes.values()) <= peers:
             sizes[axis] = 2
     sizes["edp_replicate"] *= peers // prod(sizes.values())
-    return RankGrid({**sizes, "pp": program.pipeline_ranks}, program.expert_grid.order)
+    return RankGrid({**sizes, "pp": pipeline_ranks}, part.expert_grid.order)
 
 
 def stands_for(program: Program, local: Program) -> str:
     """Return one sentence that says which ranks the processes stand for."""
-    peers = _above_one({axis: local.grid.sizes[axis] for axis in PEER_AXES})
-    whole = _above_one({axis: program.grid.sizes[axis] for axis in program.grid.order})
+    here, grid = local.parts[0].grid, program.parts[0].grid
+    peers = _above_one({axis: here.sizes[axis] for axis in PEER_AXES})
+    whole = _above_one({axis: grid.sizes[axis] for axis in grid.order})
     real = f"{peers} between real processes" if peers else "one process for each pipeline rank"
-    processes = _counted(local.grid.ranks, "process", "processes")
-    ranks = _counted(program.grid.ranks, "rank", "ranks")
+    processes = _counted(local.parts.ranks, "process", "processes")
+    ranks = _counted(program.parts.ranks, "rank", "ranks")
     return f"{processes} for {ranks} ({whole or 'one device'}): {real}"
 
 

@@ -51,7 +51,7 @@ class EmulatedStages:
     @property
     def by_unit(self) -> bool:
         """True if parameters are gathered and freed with each unit of micro-batches."""
-        return self.program.mode.by_unit
+        return self.program.parts.by_unit
 
     def begin(self, plan: RankPlan, stage: int, batch: MicroBatch) -> "EmulatedPasses":
         """Return a stage's passes on a micro-batch."""

@@ -76,8 +76,8 @@ class EmulatedStates(StepStates):
 
 def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankPlan:
     """Return the plan of an emulated rank: empty units in place of real ones, experts separate."""
-    pipeline_rank = program.grid.coordinates(communicator.rank)["pp"]
-    stages = program.parts_of(pipeline_rank)
+    pipeline_rank = program.parts.pipeline_rank(communicator.rank)
+    stages = program.sections_of(pipeline_rank)
     units = {stage.index: _units(stage, communicator) for stage in stages}
     tables = [units[s.index][0][0] for s in stages if any(_has_table(program, block) for block in s.blocks)]
     return RankPlan(
@@ -97,7 +97,7 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
 def _units(stage: Stage, communicator: EmulatedCommunicator) -> tuple[tuple[EmulatedUnit, ...], ...]:
     """Return the units of each block if parameters are gathered layer by layer, of the whole stage otherwise."""
     program, name = communicator.program, f"stage {stage.index}"
-    places = [(b,) for b in stage.blocks] if program.mode.gather == "per-layer" else [stage.blocks]
+    places = [(b,) for b in stage.blocks] if program.parts.only.mode.gather == "per-layer" else [stage.blocks]
     found = []
     for blocks in places:
         operators = (op for block in blocks for op in program.blocks[block].operators)

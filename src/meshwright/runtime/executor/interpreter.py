@@ -18,7 +18,7 @@ from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.executor.stage_passes import StageRun
 from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare, vocabulary_share
-from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.runtime.state.parameter_lifecycle import StepStates, free_gathered_in_passes
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.post_validation_sums import ValidationSums
 from meshwright.schedules.action import (
@@ -148,7 +148,7 @@ class Interpreter:
 
     def execute(self, action: Action) -> None:
         """Execute one action and report its begin and end to ``hear``."""
-        self.plan.communicator.action = str(action)
+        self.plan.communicator.current.text = str(action)
         self.hear(action, "begin")
         if action.kind in PASS_KINDS:
             self.leaving.before_pass()
@@ -209,8 +209,8 @@ class Interpreter:
             self.results["B", stage - 1, m] = gradient
         elif self.vocabulary:
             self.vocabulary.put("BROADCAST_B", m, gradient)
-        if self.program.mode.gather == "per-micro-batch" and not self._in_flight(stage, m):
-            self.states.free(Action("FREE", stage))
+        if not self._in_flight(stage, m):
+            free_gathered_in_passes(self.plan, stage)
 
     def _in_flight(self, stage: int, but: int) -> bool:
         """Return whether a micro-batch other than ``but`` still waits for a stage's backward pass."""

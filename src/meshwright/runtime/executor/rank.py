@@ -15,7 +15,7 @@ from meshwright.errors import RunError
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import runnable_numerics
 from meshwright.program.program import Program
-from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.comm.communicator import Communicator, connected
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
 from meshwright.runtime.launch.launcher_environment import Place
@@ -78,8 +78,7 @@ def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, tor
         timeout=timedelta(seconds=job.timeout_s),
     )
     _agree(job.program, store, place)
-    communicator = Communicator(place.rank, job.program, device, job.timeout_s)
-    communicator.connect()
+    communicator = connected(place.rank, job.program, device, job.timeout_s)
     yield loaded_rank(job, place, communicator, tensors)
     dist.barrier()  # no rank may close a connection that another still uses
     dist.destroy_process_group()

@@ -24,7 +24,8 @@ from meshwright.program.model_states.base_changes import CHANGE_AXES, replicas_o
 from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH, OWN_MESH
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import Program, Stage, expert_order, sharded_name, table_is_apart
+from meshwright.program.program import Program, Stage, table_is_apart
+from meshwright.program.program_parts import Part
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.executor.block_plan import BlockPlan
@@ -112,12 +113,18 @@ class RankPlan:
         """Return the distinct units of a stage or share that have gradients."""
         return trained(self.units_of(stage))
 
+    def part_of_layer(self, layer: int) -> Part:
+        """Return the part that a layer of this rank belongs to."""
+        places = (place for of_section in self.places.values() for place in of_section)
+        return self.program.parts.of(next(place.block for place in places if place.layer == layer))
+
     def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
         """Allocate a buffer for one message between pipeline ranks: (sequence, batch, hidden).
 
         The sequence is cut over cp, and over tp with sequence parallelism; ``whole``: tp does not cut it.
         """
-        shape, cut = self.program.shape, self.program.mode.sequence_parallel and not whole
+        part = self.program.parts.only
+        shape, cut = part.shape, part.mode.sequence_parallel and not whole
         tokens = int(shape.seq_len) // int(shape.cp) // (int(shape.tp) if cut else 1)
         size = (tokens, int(shape.micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
@@ -164,13 +171,23 @@ def dealt(
     """Return each unit with the gather of its shards; the Program lists gathers in the order of the units."""
     found, left = [], list(items)
     for number, unit in enumerate(units):
-        own = unit.layout.over_own_mesh(left)
-        if any(later.layout.mesh == unit.layout.mesh for later in units[number + 1 :]):
+        own = own_exchanges(unit, left)
+        if any(_on_same_mesh(unit, later) for later in units[number + 1 :]):
             own = own[: unit.layout.parts > 1]
         found.append((unit, own))
         left = [item for item in left if item not in own]
     assert not left, (units, items)
     return found
+
+
+def own_exchanges(unit: AnyUnit, items: Sequence[Collective]) -> tuple[Collective, ...]:
+    """Return the collectives that run over axes of a unit's mesh, in its part of the Program."""
+    return unit.layout.over_own_mesh([item for item in items if item.part == unit.communicator.part_index])
+
+
+def _on_same_mesh(unit: AnyUnit, other: AnyUnit) -> bool:
+    same_part = unit.communicator.part_index == other.communicator.part_index
+    return same_part and unit.layout.mesh == other.layout.mesh
 
 
 def rank_plan(
@@ -197,10 +214,10 @@ def rank_plan(
                 Setting(
                     architecture=model.architecture,
                     numerics=numerics,
-                    shape=program.shape,
-                    communicator=communicator,
+                    shape=program.parts.of(place.block).shape,
+                    communicator=communicator.on(program.parts.of_blocks[place.block]),
                     precision=precision,
-                    sequence_parallel=program.mode.sequence_parallel,
+                    sequence_parallel=program.parts.of(place.block).mode.sequence_parallel,
                     tables=tables,
                     unit_name=place.name,
                     layer=place.layer,
@@ -239,7 +256,7 @@ def _hosting(program: Program, communicator: Communicator) -> Hosting | None:
         states=ShareCut(states.shares.optimizer),
         parameters=ShareCut(states.shares.parameters),
         leaves=leaves,
-        in_passes=leaves and program.mode.reduce == "per-micro-batch",
+        in_passes=leaves and program.parts.only.mode.reduce == "per-micro-batch",
         keeps_shard=states.sharding == "zero3",
         width=program.stack.parameter_bytes,
         gradient_width=program.stack.gradient_bytes,
@@ -256,8 +273,13 @@ def _buffers(
     return {
         name: torch.zeros(shape, dtype=precision.statistic, device=communicator.device)
         for name, shape in named_buffers(model).items()
-        if int(name.split(".")[1]) in here
+        if layer_of(name) in here
     }
+
+
+def layer_of(name: str) -> int:
+    """Return the number of the layer that a tensor belongs to, from its full name (``layers.3.mlp.up``)."""
+    return int(name.split(".")[1])
 
 
 def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
@@ -296,7 +318,33 @@ def _units(
     held: frozenset[str],
     hosting: Hosting | None,
 ) -> tuple[tuple[AnyUnit, ...], ...]:
-    """Return the units of each place; all places share them unless parameters are gathered layer by layer."""
+    """Return the units of each place; all places of a part share them unless it gathers layer by layer."""
+    found: dict[int, tuple[AnyUnit, ...]] = {}
+    of_parts = {program.parts.of_blocks[place.block]: None for place in places}
+    name = f"stage {stage}" if stage < len(program.stages) else "share"
+    for index in of_parts:
+        here = [place for place in places if program.parts.of_blocks[place.block] == index]
+        own = name if len(of_parts) == 1 else f"{name} {program.parts[index].name}"
+        of_part = communicator.on(index)
+        for group in [[place] for place in here] if of_part.part.mode.gather == "per-layer" else [here]:
+            group_name = group[0].name if of_part.part.mode.gather == "per-layer" else own
+            units = _units_of_part(group_name, group, program, of_part, precision, held, hosting)
+            held |= {t.name for unit in units for t in unit.layout.tensors}
+            found |= {places.index(place): units for place in group}
+    return tuple(found[at] for at in range(len(places)))
+
+
+def _units_of_part(
+    name: str,
+    places: Sequence[Place],
+    program: Program,
+    communicator: Communicator,
+    precision: Precision,
+    held: frozenset[str],
+    hosting: Hosting | None,
+) -> tuple[AnyUnit, ...]:
+    """Return the units of places of one part: dense, experts', frozen ones."""
+    part = communicator.part
 
     def made(name: str, layout: UnitLayout, of: Sequence[Place]) -> Unit:
         kind = (
@@ -307,30 +355,21 @@ def _units(
             layout=layout,
             communicator=communicator,
             precision=precision,
-            sequence_parallel=program.mode.sequence_parallel,
-            accumulates=program.mode.reduce != "per-step",
+            sequence_parallel=part.mode.sequence_parallel,
+            accumulates=part.mode.reduce != "per-step",
             gradient_width=program.stack.gradient_communication_bytes,
             parameter_width=program.stack.parameter_wire_bytes,
-            stays_whole=hosting is None and sharded_name(program) != "zero3",
+            stays_whole=hosting is None and part.sharding != "zero3",
         )
 
-    def every(name: str, of: Sequence[Place]) -> tuple[AnyUnit, ...]:
-        dense, experts, *frozen = _layouts(of, program, communicator, held)
-        of_experts = (made(f"{name} experts", experts, of),) if experts.tensors else ()
-        still = tuple(
-            FrozenUnit(f"{name}{kind}", layout, communicator, precision)
-            for kind, layout in zip((" base", " experts base"), frozen, strict=True)
-            if layout.tensors
-        )
-        return (*(() if still and not dense.tensors else (made(name, dense, of),)), *of_experts, *still)
-
-    if program.mode.gather != "per-layer":
-        return (every(f"stage {stage}" if stage < len(program.stages) else "share", places),) * len(places)
-    units = []
-    for place in places:
-        units.append(every(place.name, [place]))
-        held |= {t.name for unit in units[-1] for t in unit.layout.tensors}
-    return tuple(units)
+    dense, experts, *frozen = _layouts(places, program, communicator, held)
+    of_experts = (made(f"{name} experts", experts, places),) if experts.tensors else ()
+    still = tuple(
+        FrozenUnit(f"{name}{kind}", layout, communicator, precision)
+        for kind, layout in zip((" base", " experts base"), frozen, strict=True)
+        if layout.tensors
+    )
+    return (*(() if still and not dense.tensors else (made(name, dense, places),)), *of_experts, *still)
 
 
 def _blocks(layout: UnitLayout, places: Sequence[Place]) -> list[list[str]]:
@@ -357,28 +396,29 @@ def _layouts(
         for experts in (False, True)
     )
     shared = (TABLE,) if tied_apart and TABLE in dense else ()
-    parts, expert_parts = int(program.shape.shard), int(program.shape.expert_shard)
+    part = communicator.part
+    parts, expert_parts = int(part.shape.shard), int(part.shape.expert_shard)
     frozen = [[t for t in of.values() if not t.trained] for of in (dense, experts)]
     trains = [[t for t in of.values() if t.trained] for of in (dense, experts)]
-    cut = any(frozen) and sharded_name(program) == "zero3"
+    cut = any(frozen) and part.sharding == "zero3"
     if any(t.of_each_replica for t in trains[0]):
         dense_layout = unit_layout(trains[0], (), 1, OWN_MESH)
     else:
-        dense_layout = _owned(unit_layout(trains[0], shared, parts), places, program)
+        dense_layout = _owned(unit_layout(trains[0], shared, parts), places, program, part)
     return (
         dense_layout,
-        _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program),
+        _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program, part),
         unit_layout(frozen[0], (), parts if cut else 1),
         unit_layout(frozen[1], (), expert_parts if cut else 1, EXPERT_MESH),
     )
 
 
-def _owned(layout: UnitLayout, places: Sequence[Place], program: Program) -> UnitLayout:
+def _owned(layout: UnitLayout, places: Sequence[Place], program: Program, part: Part) -> UnitLayout:
     """Return a layout with whole matrices in one part each, where the optimizer needs them so."""
-    if not owned_whole(sharded_name(program)):
+    if not owned_whole(part.sharding):
         return layout
     matrices = local_matrices(_named(places, program), layout, program.stack)
-    return with_owners(layout, matrices, program.shape, program.stack)
+    return with_owners(layout, matrices, part.shape, program.stack)
 
 
 def _named(places: Sequence[Place], program: Program) -> NamedBlocks:
@@ -398,7 +438,8 @@ def tensors_of(
     def local(p: Parameter, op: Operator) -> Tensor:
         name = TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}"
         places = here | {"pp": communicator.pipeline_rank}
-        tensor = local_tensor(name, p, op, program.shape, places, expert_order(program, place.layer))
+        part = communicator.part
+        tensor = local_tensor(name, p, op, part.shape, places, part.expert_order(place.layer))
         if p.of_each_replica and isinstance(op, LowRank):
             return part_of_stack(tensor, p, op, replica, replicas)
         return tensor

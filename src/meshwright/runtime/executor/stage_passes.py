@@ -17,7 +17,14 @@ from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, 
 from meshwright.runtime.executor.intermediate_values import Value, together
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
 from meshwright.runtime.executor.parameter_prefetch import BlockOfUnit, ParameterFetches
-from meshwright.runtime.executor.rank_plan import TABLE, AnyUnit, RankPlan, dealt, trained
+from meshwright.runtime.executor.rank_plan import (
+    TABLE,
+    AnyUnit,
+    RankPlan,
+    dealt,
+    own_exchanges,
+    trained,
+)
 from meshwright.schedules.action import MAKE_GRADIENTS
 
 
@@ -217,7 +224,7 @@ class _OverlappedExchanges:
     def leave(self, at: int) -> None:
         """Free the units that no later block of this pass needs."""
         self.fetches.after_block(at)
-        if self.plan.program.mode.gather != "per-layer":
+        if not self._gathers_by_layer(at):
             return
         for unit, _ in self._used(at):
             if self.last_use[id(unit)] == at:
@@ -225,15 +232,17 @@ class _OverlappedExchanges:
 
     def _gathers(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         self.fetches.before_gather(at)
-        by_layer = self.plan.program.mode.gather == "per-layer"
-        units = [of.unit for of in self.needed[at]] if by_layer else self.plan.units_of(self.stage)
+        units = [of.unit for of in self.needed[at]]
+        if self.plan.program.parts[items[0].part].mode.gather != "per-layer":
+            every = self.plan.units_of(self.stage)
+            units = [unit for unit in every if unit.communicator.part_index == items[0].part]
         return [PendingExchange(unit.gather(own)).begin() for unit, own in dealt(units, items)]
 
     def _reductions(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         """Start the reductions of the block at a place of the order."""
         self.reduced.add(at)
         units = trained(self.plan.units[self.stage][self.order[at]])
-        return [PendingExchange(unit.reduce(unit.layout.over_own_mesh(items))).begin() for unit in units]
+        return [PendingExchange(unit.reduce(own_exchanges(unit, items))).begin() for unit in units]
 
     def _needed(self) -> tuple[tuple[BlockOfUnit, ...], ...]:
         """Return the units to gather for the block at each place of the order, and the blocks of them to fetch."""
@@ -247,8 +256,13 @@ class _OverlappedExchanges:
     def _own(self, at: int) -> tuple[BlockOfUnit, ...]:
         place = self.order[at]
         units = self.plan.units[self.stage][place]
-        several = self.plan.program.mode.gather != "per-layer"
+        several = not self._gathers_by_layer(at)
         return tuple(BlockOfUnit(unit, place if several else 0) for unit in units)
+
+    def _gathers_by_layer(self, at: int) -> bool:
+        """Return true if the block at a place of the order is gathered by itself."""
+        block = self.plan.places[self.stage][self.order[at]].block
+        return self.plan.program.parts.of(block).mode.gather == "per-layer"
 
     def _table(self) -> tuple[BlockOfUnit, ...]:
         return (BlockOfUnit(self.plan.unit_of[TABLE], 0),) if self.plan.shared else ()

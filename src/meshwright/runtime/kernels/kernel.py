@@ -28,6 +28,7 @@ from meshwright.model.operators.operator_types import Operator, Parameter
 from meshwright.plans.context_parallel import Context
 from meshwright.program.local_shape import ACTIVATION_BYTES, LocalShape
 from meshwright.program.pass_items import Collective
+from meshwright.program.program_parts import Part
 from meshwright.runtime.batch.batch_sharding import rank_positions
 from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.executor.operator_call import OperatorCall
@@ -83,16 +84,19 @@ class Setting:
         return self.communicator.place_in(("tp",))
 
     @property
+    def part(self) -> Part:
+        """The part of the Program that the layer belongs to."""
+        return self.communicator.part
+
+    @property
     def context(self) -> Context:
         """The form of context parallelism."""
-        return self.communicator.program.mode.context
+        return self.part.mode.context
 
     @cached_property
     def cp_rank(self) -> int:
         """Index of this rank among the cp ranks that share its sequences."""
-        return self.communicator.program.grid.group_of(self.communicator.rank, ("cp",)).index(
-            self.communicator.rank
-        )
+        return self.part.grid.group_of(self.communicator.rank, ("cp",)).index(self.communicator.rank)
 
     @property
     def heads_place(self) -> int:
@@ -113,7 +117,7 @@ class Setting:
     @cached_property
     def positions(self) -> torch.Tensor:
         """The sequence positions that this rank holds in the tensor-parallel region."""
-        held = rank_positions(self.communicator.program, self.communicator.rank)
+        held = rank_positions(self.part, self.communicator.rank)
         return torch.tensor(held, device=self.communicator.device)
 
     @property

@@ -64,7 +64,7 @@ class Exchanges:
     def __post_init__(self) -> None:
         program = self.plan.program
         self.placement = tuple(stage.rank for stage in program.stages)
-        self.peers = program.grid.group_of(self.plan.communicator.rank, ("pp",))
+        self.peers = program.parts.pipeline_of(self.plan.communicator.rank)
         self.ahead = posted_ahead(program.lists, self.placement, program.ways)
         self.asides = {kind: BackgroundQueue(self.plan.communicator.device) for kind in EXCHANGES}
 

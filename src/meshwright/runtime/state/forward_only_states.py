@@ -58,9 +58,9 @@ class ForwardOnlyStates(StepStates):
     @property
     def _goes_on(self) -> bool:
         """True if this rank's passes compute the second loss alone."""
-        program = self.plan.program
-        place = program.grid.coordinates(self.plan.communicator.rank)["dp_replicate"]
-        second = is_second_half(place, int(program.grid.sizes["dp_replicate"]))
+        grid = self.plan.program.parts.only.grid
+        place = grid.coordinates(self.plan.communicator.rank)["dp_replicate"]
+        second = is_second_half(place, int(grid.sizes["dp_replicate"]))
         return self._optimizer.splits_perturbations and second
 
     def begin_step(self, lr_factor: float) -> None:

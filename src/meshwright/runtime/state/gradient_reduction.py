@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from meshwright.runtime.executor.block_passes import PendingExchange
-from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
+from meshwright.runtime.executor.rank_plan import TABLE, RankPlan, own_exchanges
 from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.schedules.action import Action
 
@@ -18,11 +18,11 @@ class GradientReductions:
     def begin(self, action: Action) -> None:
         """Start to reduce the gradients of a stage."""
         assert action.stage is not None
-        if self.plan.program.mode.by_unit:
+        if self.plan.program.parts.by_unit:
             self._end_begun()  # gradients of only one stage are reduced at a time
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         for unit in self.plan.trained_units_of(action.stage):
-            own = unit.layout.over_own_mesh(items)
+            own = own_exchanges(unit, items)
             self.begun.append((PendingExchange(unit.reduce(own)).begin(), len(own)))
 
     def after_pass(self) -> None:

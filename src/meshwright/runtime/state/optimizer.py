@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 
 from meshwright.program.model_states.hidden_matrices import gathered
-from meshwright.program.program import sharded_name
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.gradient_norm import squares_of
 from meshwright.runtime.state.local_matrices import local_matrices
@@ -63,7 +62,9 @@ class Optimizer:
         program, rank = self.plan.program, self.plan.communicator.rank
         for unit in self.plan.trained_units:
             counted = {
-                t.name for t in unit.layout.tensors if first_owner(program, rank, unit.layout, t) == rank
+                t.name
+                for t in unit.layout.tensors
+                if first_owner(program, rank, unit.layout, t, unit.communicator.part) == rank
             }
             self.counted[unit.name] = ranges(unit, counted)
             for stepped in stepped_alone(unit):
@@ -82,9 +83,9 @@ class Optimizer:
         of_others = self.options.for_optimizer(optimizer.others, stack.muon_scale)
         parts: list[OptimizerPart] = []
         if matrices:
-            cut = gathered(sharded_name(self.plan.program))
-            shape = self.plan.program.shape
-            parts.append(new_muon_update(unit, optimizer, options, matrices, shape, gathers=cut))
+            part = unit.communicator.part
+            cut = gathered(part.sharding)
+            parts.append(new_muon_update(unit, optimizer, options, matrices, part.shape, gathers=cut))
         if names:
             parts.append(element_part(unit, optimizer.others, of_others, precision, names))
         return parts

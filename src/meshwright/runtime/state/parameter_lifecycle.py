@@ -22,6 +22,13 @@ from meshwright.schedules.action import Action
 WORLD = ("world",)
 
 
+def free_gathered_in_passes(plan: RankPlan, stage: int) -> None:
+    """Drop what forward passes of a stage gathered for as long as a micro-batch is in flight."""
+    for unit in plan.units_of(stage):
+        if unit.communicator.part.mode.gather == "per-micro-batch":
+            unit.free()
+
+
 @dataclass
 class StepStates:
     """Parameter and gradient state of a rank during a step; ``gathering`` holds gathers in progress, by stage.

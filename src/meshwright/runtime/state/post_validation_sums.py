@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from meshwright.program.lowering.optimizer_post_validation import sender_of
-from meshwright.runtime.comm.communicator import MESSAGES, Work
+from meshwright.runtime.comm.communicator import Work
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.schedules.action import Action
@@ -52,4 +52,4 @@ class ValidationSums:
         return torch.empty(2, dtype=self.plan.precision.statistic, device=self.plan.communicator.device)
 
     def _member(self, pipeline_rank: int) -> int:
-        return self.plan.program.grid.group_of(self.plan.communicator.rank, MESSAGES)[pipeline_rank]
+        return self.plan.program.parts.pipeline_of(self.plan.communicator.rank)[pipeline_rank]

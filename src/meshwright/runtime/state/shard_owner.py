@@ -6,24 +6,21 @@ over all of it; with several chains of stages a rank's parameters also lie on th
 """
 
 from meshwright.model.named_tensors import TOKEN_TABLE
-from meshwright.program.layouts.rank_mesh import grid_with
 from meshwright.program.program import Program, table_is_apart
+from meshwright.program.program_parts import Part
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
 
-def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor) -> int:
-    """Return the first rank that holds the same part of a parameter as ``rank`` does."""
+def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor, part: Part) -> int:
+    """Return the first rank that holds the same piece of a parameter of ``part`` as ``rank`` does."""
     mesh = layout.mesh
     whole = mesh.shard if layout.parts == 1 else ()
     uncut = () if tensor.widths_cut else (mesh.width,)
     copies = (*mesh.replica, *whole, *uncut)
-    first, ends = (
-        grid_with(copies, program.grid, program.expert_grid).group_of(rank, copies)[0],
-        program.end_ranks,
-    )
-    stages = program.grid.group_of(first, ("pp",))
+    first, ends = part.mesh_with(copies).group_of(rank, copies)[0], program.end_ranks
+    stages = program.parts.pipeline_of(first)
     if program.chains > 1:
-        here = program.grid.coordinates(rank)["pp"]
+        here = program.parts.pipeline_rank(rank)
         return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
     tied = tensor.name == TOKEN_TABLE and table_is_apart(program)
     return stages[ends[0]] if tied and first == stages[ends[-1]] else first

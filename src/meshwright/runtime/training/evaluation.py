@@ -24,6 +24,7 @@ from meshwright.runtime.kernels.vocabulary.sharded_softmax import Softmax
 from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare
 from meshwright.runtime.pipeline_vocabulary.share_exchanges import Exchanges
 from meshwright.runtime.pipeline_vocabulary.share_passes import Logits, ShareRun
+from meshwright.runtime.state.parameter_lifecycle import free_gathered_in_passes
 from meshwright.runtime.training.data_micro_batches import counted_labels, micro_batches
 from meshwright.runtime.training.world_reduction import sum_over_ranks
 from meshwright.schedules.action import Action, Kind
@@ -80,9 +81,8 @@ class Evaluation:
         self.interpreter.running.clear()
         if self.interpreter.vocabulary:
             self.interpreter.vocabulary.running.clear()
-        if self.rank.plan.program.mode.gather == "per-micro-batch":
-            for stage in self.rank.plan.stages:
-                states.free(Action("FREE", stage))
+        for stage in self.rank.plan.stages:
+            free_gathered_in_passes(self.rank.plan, stage)
         return float(states.loss)
 
 

@@ -48,7 +48,7 @@ class Training:
     def tokens_per_step(self) -> int:
         """Tokens of a whole batch."""
         program = self.job.program
-        return sequences_of_step(program) * int(program.shape.seq_len)
+        return sequences_of_step(program) * int(program.parts[0].shape.seq_len)
 
 
 @dataclass(frozen=True, kw_only=True)

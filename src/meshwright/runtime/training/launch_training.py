@@ -52,7 +52,7 @@ def start(
         outcome = run_launched(launched_work, place)
     else:
         with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
-            outcome = run_locally(work, training.job.program.grid.ranks, None, lambda what, part: None)
+            outcome = run_locally(work, training.job.program.parts.ranks, None, lambda what, part: None)
     assert isinstance(outcome, Outcome)
     return outcome if place is None or place.rank == 0 else None
 

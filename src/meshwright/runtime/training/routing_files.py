@@ -28,7 +28,7 @@ def routing_counts_of_run(rank: Rank, model: ModelGraph) -> torch.Tensor | None:
 
 def dropped_of_run(rank: Rank, chosen: torch.Tensor) -> float | None:
     """Return the share of these choices that exceeded expert capacity; None without a capacity."""
-    if rank.communicator.program.shape.capacity is None:
+    if rank.communicator.part.shape.capacity is None:
         return None
     own = torch.as_tensor(rank.interpreter.states.plan.tally.dropped, device=rank.communicator.device)
     choices = int(chosen.diagonal(dim1=1, dim2=2).sum())

@@ -19,7 +19,7 @@ def max_over_ranks(communicator: Communicator, value: float, what: str) -> float
 
 
 def _together(communicator: Communicator, value: float, what: str, *, largest: bool) -> float:
-    if communicator.program.grid.ranks == 1:
+    if communicator.program.parts.ranks == 1:
         return value
     number = torch.tensor([value], dtype=torch.float64, device=communicator.device)
     item = Collective("all-reduce", ("world",), WIDTH, what)

@@ -51,7 +51,7 @@ def expected_copies(program: Program, pipeline_rank: int) -> Copies:
 
 def _returned(program: Program, states: HostStates, pipeline_rank: int) -> int:
     """Return the bytes of gradients that come back for a reduction after the passes, and leave again."""
-    mine = {part.index for part in program.parts_of(pipeline_rank)}
+    mine = {part.index for part in program.sections_of(pipeline_rank)}
     items = [
         item
         for (stage, kind), of_kind in program.collectives.items()
@@ -67,7 +67,7 @@ def _returned(program: Program, states: HostStates, pipeline_rank: int) -> int:
 
 def _parameters(program: Program, pipeline_rank: int) -> int:
     """Return the number of a rank's parameters."""
-    blocks = [block for part in program.parts_of(pipeline_rank) for block in part.blocks]
+    blocks = [block for part in program.sections_of(pipeline_rank) for block in part.blocks]
     return sum(len(op.parameters) for block in blocks for op in program.blocks[block].operators)
 
 

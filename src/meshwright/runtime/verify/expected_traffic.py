@@ -14,8 +14,9 @@ from meshwright.program.model_states.hidden_matrices import FIRST
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
 from meshwright.program.pass_items import Collective, exchanges_of, legs_of
-from meshwright.program.program import Program, sharded_name
-from meshwright.runtime.comm.communicator import MESSAGES, Traffic
+from meshwright.program.program import Program
+from meshwright.runtime.comm.communicator import Traffic
+from meshwright.runtime.comm.process_groups import MESSAGES
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
 
 Exchange = tuple[str, tuple[str, ...], float]
@@ -68,16 +69,17 @@ def expected_traffic(
 
 def parts_of(program: Program, rank: int) -> tuple[int, int]:
     """Return a rank's places among the ranks of its dense shards, and of its experts' shards."""
-    dense = program.grid.group_of(rank, DENSE_SHARD_AXES).index(rank)
-    return dense, program.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank)
+    dense = program.parts.only.grid.group_of(rank, DENSE_SHARD_AXES).index(rank)
+    return dense, program.parts.only.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank)
 
 
 def optimizer_exchanges(program: Program, pipeline_rank: int, parts: tuple[int, int]) -> Iterator[Collective]:
     """Yield the exchanges of a rank's optimizer step; the Program's are those of the first parts."""
     for stage in program.stages_of(pipeline_rank):
         yield from change_gathers_of(program, stage.index)
-        units = matrix_units([program.blocks[block] for block in stage.blocks], program.mode)
-        items = step_exchanges(units, sharded_name(program), program.shape, program.stack, parts)
+        part = program.parts.only
+        units = matrix_units([program.blocks[block] for block in stage.blocks], part.mode)
+        items = step_exchanges(units, part.sharding, part.shape, program.stack, parts)
         yield from (item for item in items if program.group_size(item.axes) > 1)
 
 
@@ -109,7 +111,7 @@ def in_pass(program: Program, action: Action) -> Iterator[Collective]:
 def _of_block(program: Program, block: int, kind: str) -> Iterator[Collective]:
     for item in program.block_items[block, kind]:  # type: ignore[index]
         for exchange in exchanges_of(item):
-            yield from legs_of(exchange, program.expert_grid)
+            yield from legs_of(exchange, program.parts.of(block).expert_grid)
 
 
 def _of_step(program: Program, action: Action) -> Iterable[Collective]:

@@ -44,8 +44,8 @@ def replica_parts(program: Program, model: ModelGraph, tensors: Tensors) -> list
     if not pairs:
         return []
     parts: list[tuple[Tensors, slice]] = []
-    for replica, rank in enumerate(program.grid.group_of(0, CHANGE_AXES)):
+    for replica, rank in enumerate(program.parts.only.grid.group_of(0, CHANGE_AXES)):
         own = {name: tensors[name].narrow(dim, replica * size, size) for name, (dim, size) in pairs.items()}
-        rows = [row for of in sequence_indices(program, rank) for row in of]
+        rows = [row for of in sequence_indices(program, program.parts.only, rank) for row in of]
         parts.append(({**tensors, **own}, slice(rows[0], rows[-1] + 1)))
     return parts

@@ -97,7 +97,7 @@ class ReferenceOptimizer:
         for name, matrix in hidden_matrices(self.program).items():
             tensor = self.trained[name]
             first[name], direction = muon_momentum(first[name], _gradient(tensor), options)
-            change = muon_change(direction, matrix, self.program.shape, options)
+            change = muon_change(direction, matrix, self.program.parts.only.shape, options)
             tensor.mul_(kept).sub_(change, alpha=self.options.lr)
 
 

@@ -14,8 +14,9 @@ from meshwright.model.operators.operator_types import Dispatch
 from meshwright.program.expert_dispatch.dispatch_forms import ACROSS, EP
 from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.pass_items import Collective, PassKind, exchanges_of, legs_of
-from meshwright.program.program import Program, expert_order
-from meshwright.runtime.comm.communicator import Axes, Traffic
+from meshwright.program.program import Program
+from meshwright.runtime.comm.communicator import Traffic
+from meshwright.runtime.comm.process_groups import Axes
 from meshwright.runtime.verify.expected_traffic import STEP, in_pass
 from meshwright.schedules.action import PASS_KINDS
 
@@ -41,10 +42,10 @@ def routed_differences(program: Program, logs: Iterable[Iterable[Traffic]], chos
 
 
 def _as_balanced(program: Program) -> Counter[Axes]:
-    classes, sums = program.grid.ranks // program.pipeline_ranks, Counter[Axes]()
+    classes, sums = program.parts.ranks // program.pipeline_ranks, Counter[Axes]()
     for action in (action for actions in program.lists for action in actions if action.kind in PASS_KINDS):
         for item in in_pass(program, action):
-            if item.routed and item.once is None and not program.shape.rows_as_routed:
+            if item.routed and item.once is None and not program.parts[item.part].shape.rows_as_routed:
                 sums[item.axes] += classes * int(item.logical_bytes)
     return sums
 
@@ -58,8 +59,9 @@ def _as_chosen(program: Program, chosen: Experts) -> Counter[Axes]:
             of_blocks.setdefault(block, []).extend(_legs(program, block, kind))
     of_layers = [(layer, legs) for layer, block in enumerate(_layers(program)) if (legs := of_blocks[block])]
     sums = Counter[Axes]()
+    blocks = _layers(program)
     for (layer, legs), experts in zip(of_layers, chosen if of_layers else (), strict=True):
-        order = expert_order(program, layer)
+        order = program.parts.of(blocks[layer]).expert_order(layer)
         places = experts if order is None else torch.tensor(order).argsort()[experts.cpu()]
         places = places.masked_fill(experts.to(places.device) == NOWHERE, NOWHERE)
         for leg, row_bytes, of_part in legs:
@@ -80,15 +82,16 @@ def _layers(program: Program) -> list[int]:
 def _legs(program: Program, block: int, kind: PassKind) -> Iterator[tuple[Collective, int, int]]:
     """Yield the counted legs with the bytes of a row and the number of experts in each destination of copies."""
     ops = [op for op in program.blocks[block].operators if isinstance(op, Dispatch)]
+    part = program.parts.of(block)
     exchanges = [c for item in program.block_items[block, kind] for c in exchanges_of(item) if c.routed]
-    for one in exchanges if program.shape.rows_as_routed else ():
+    for one in exchanges if part.shape.rows_as_routed else ():
         if one.once is None:
-            members = int(program.shape.etp) if one.axes != EP else 1
+            members = int(part.shape.etp) if one.axes != EP else 1
             yield one, ACTIVATION_BYTES * ops[0].width * members, EACH
     for one in exchanges:
-        for leg in legs_of(one, program.expert_grid) if one.once else ():
-            of_rank = ops[0].experts // int(program.shape.ep)
-            of_part = of_rank * int(program.shape.ep_inside) if leg.axes == (ACROSS,) else of_rank
+        for leg in legs_of(one, part.expert_grid) if one.once else ():
+            of_rank = ops[0].experts // int(part.shape.ep)
+            of_part = of_rank * int(part.shape.ep_inside) if leg.axes == (ACROSS,) else of_rank
             yield leg, ACTIVATION_BYTES * ops[0].width, of_part
 
 

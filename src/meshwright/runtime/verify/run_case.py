@@ -77,7 +77,7 @@ def run_case(
             return None if place.rank else _judged(trial, everyone, reference_steps(trial))
 
     try:
-        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, report)
+        outcome = run_locally(work, trial.program.parts.ranks, LIMIT_S, report)
     except RunError as error:
         return Outcome(failure=str(error))
     assert isinstance(outcome, Outcome)

@@ -60,7 +60,7 @@ def run_state_case(trial: VerifyCase, report: ProgressCallback) -> StateOutcome:
             return None if place.rank else _judged(trial, everyone)
 
     try:
-        outcome = run_locally(work, trial.program.grid.ranks, LIMIT_S, report)
+        outcome = run_locally(work, trial.program.parts.ranks, LIMIT_S, report)
     except RunError as error:
         return StateOutcome(failure=str(error))
     assert isinstance(outcome, StateOutcome)

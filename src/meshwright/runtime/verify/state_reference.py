@@ -16,7 +16,7 @@ import torch
 from meshwright.model.named_tensors import is_matrix
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
-from meshwright.runtime.comm.communicator import groups_of
+from meshwright.runtime.comm.process_groups import groups_of
 from meshwright.runtime.executor.rank_plan import TABLE
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
@@ -146,7 +146,7 @@ class StateReference:
             piece = Piece(span.name, self.whole_shapes[span.name], shape, span.cuts, span.start, direction)
             pieces.setdefault((span.name, span.cuts, span.start, span.stop), piece)
         changes = {
-            name: muon_change(whole, self.matrices[name], self.program.shape, self.values.options)
+            name: muon_change(whole, self.matrices[name], self.program.parts.only.shape, self.values.options)
             for name, whole in whole_tensors(pieces.values()).items()
         }
         kept = 1 - self.values.lr * self.values.weight_decay

@@ -19,7 +19,7 @@ from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
-from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
+from meshwright.runtime.comm.process_groups import SEQUENCE_RANKS
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 from meshwright.runtime.reference.expert_capacity import Bounded
@@ -49,7 +49,7 @@ class Batch(rank_micro_batches.StepBatch):
 
 @dataclass(frozen=True)
 class VerifyCase:
-    """A Program whose ``program.shape`` gives the lengths, the model that it was lowered for, and the optimizer."""
+    """A Program whose parts' shapes give the lengths, the model that it was lowered for, and the optimizer."""
 
     program: Program
     model: ModelGraph
@@ -74,29 +74,30 @@ class VerifyCase:
     def bounded(self) -> Bounded | None:
         """The capacity scope of every token; None without a capacity."""
         program = self.program
-        capacity, size = program.shape.capacity, int(program.shape.micro_batch)
+        part = program.parts[0]
+        capacity, size = part.shape.capacity, int(part.shape.micro_batch)
         if capacity is None:
             return None
         sequences = torch.arange(self.sequences)[:, None]
-        parts = torch.zeros(1, int(program.shape.seq_len), dtype=torch.long)
+        parts = torch.zeros(1, int(part.shape.seq_len), dtype=torch.long)
         if capacity.scope == "rank":
-            for part, rank in enumerate(program.grid.group_of(0, SEQUENCE_RANKS)):
-                parts[0, sequence_parallel_positions(program, rank)] = part
+            for place, rank in enumerate(part.grid.group_of(0, SEQUENCE_RANKS)):
+                parts[0, sequence_parallel_positions(part, rank)] = place
         of = sequences if capacity.scope == "sequence" else sequences // size
         return Bounded(capacity, of * (int(parts.max()) + 1) + parts)
 
     def _batch(self, seed: int) -> Batch:
         draw = torch.Generator().manual_seed(seed)
-        size = (self.sequences, int(self.program.shape.seq_len))
+        size = (self.sequences, int(self.program.parts[0].shape.seq_len))
         tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
         masked = torch.rand(size, generator=draw) < self._in_turn(MASKED)
         masked[0, 0] = False
-        begins = self._begins(draw) if self.program.shape.documents else None
+        begins = self._begins(draw) if self.program.parts[0].shape.documents else None
         return Batch(tokens, labels.masked_fill(masked, IGNORED), begins)
 
     def _begins(self, draw: torch.Generator) -> torch.Tensor:
         """Return the begin of each token's document."""
-        places = torch.arange(int(self.program.shape.seq_len)).expand(self.sequences, -1)
+        places = torch.arange(int(self.program.parts[0].shape.seq_len)).expand(self.sequences, -1)
         new = torch.rand(places.shape, generator=draw) < self._in_turn(BORDERS)
         return torch.where(new, places, 0).cummax(1).values
 

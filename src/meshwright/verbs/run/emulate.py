@@ -161,7 +161,7 @@ def emulation_data(found: Emulated) -> dict[str, Any]:
         "difference": found.difference,
         "bubble": bubble(as_simulation(emulation, found.program)),
         "simulated_bubble": bubble(found.simulated),
-        "processes": found.local.grid.ranks,
+        "processes": found.local.parts.ranks,
         "stands_for": stands_for(found.program, found.local),
         **_clock_data(emulation),
         "earlier": [_clock_data(one) | {"step_time_s": one.step_s} for one in emulation.earlier],

@@ -105,7 +105,7 @@ HELD = {
 def test_both_sides_hold_what_the_ledger_counts(shape, shares):
     *_, ranks, program = trained(replace(HELD[shape], on_host=pairs(shares)))
     for number, ((found, most), log) in enumerate(ranks):
-        rank = program.grid.coordinates(number)["pp"]
+        rank = program.parts.pipeline_rank(number)
         kinds = {"optimizer": "optimizer", "parameters": "parameter"}
         for name, kind in kinds.items():
             size = bytes_per_element(kind, program.stack)
@@ -118,7 +118,7 @@ def test_both_sides_hold_what_the_ledger_counts(shape, shares):
         width = program.stack.gradient_communication_bytes
         largest = max(unit_elements(program, rank))
         vectors = (
-            0 if program.grid.sizes["pp"] == 1 else 4 * 2 * 240
+            0 if program.pipeline_ranks == 1 else 4 * 2 * 240
         )  # those of I wait for the W of their block
         assert 0 < most <= 2 * width * shares[0] * largest + vectors
         assert copied(log, expected_copies(program, rank)) == expected_copies(program, rank)
@@ -128,7 +128,7 @@ def unit_elements(program, rank):
     """Elements of optimizer states of each block of a rank."""
     of_stage = {}
     for entry in program.states:
-        if entry.kind == "optimizer" and entry.stage in {part.index for part in program.parts_of(rank)}:
+        if entry.kind == "optimizer" and entry.stage in {part.index for part in program.sections_of(rank)}:
             of_stage.setdefault((entry.stage, entry.layers), []).append(entry.elements)
     return [sum(elements) for elements in of_stage.values()]
 

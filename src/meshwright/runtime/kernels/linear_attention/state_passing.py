@@ -59,7 +59,7 @@ class RankSequencePieces:
 
     def no_states(self, like: torch.Tensor) -> torch.Tensor:
         """Return zero states for all pieces that a rank may have: (pieces, batch, heads, head_dim, head_dim)."""
-        most = int(most_pieces(self.setting.shape, self.setting.communicator.program.mode))
+        most = int(most_pieces(self.setting.shape, self.setting.part.mode))
         batch, heads, _, width = like.shape
         return like.new_zeros((most, batch, heads, width, width))
 

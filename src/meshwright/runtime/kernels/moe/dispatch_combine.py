@@ -16,8 +16,8 @@ from meshwright.model.named_tensors import CORRECTION
 from meshwright.model.operators.operator_types import Combine, Dispatch
 from meshwright.program.expert_dispatch.dispatch_forms import EP, exchange_form
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import expert_order
-from meshwright.runtime.comm.communicator import EXPERT_RANKS, SEQUENCE_RANKS, Communicator
+from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.comm.process_groups import EXPERT_RANKS, SEQUENCE_RANKS
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
@@ -179,7 +179,7 @@ class DispatchKernel:
     def _places(self) -> torch.Tensor | None:
         """Each expert's position in the order of all ep ranks; None if that is its number."""
         communicator = self.setting.communicator
-        order = expert_order(communicator.program, self.setting.layer)
+        order = self.setting.part.expert_order(self.setting.layer)
         return None if order is None else torch.tensor(order, device=communicator.device).argsort()
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from meshwright.model.operators.operator_types import Dispatch
-from meshwright.runtime.comm.communicator import SEQUENCE_RANKS
+from meshwright.runtime.comm.process_groups import SEQUENCE_RANKS
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.workload.expert_capacity import Capacity

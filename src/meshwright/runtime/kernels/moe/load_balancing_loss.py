@@ -50,7 +50,7 @@ class Balance:
     def _tokens(self) -> int:
         """Tokens of a step, which is tokens of a scope times scopes of a step."""
         program = self.program
-        return sequences_of_step(program) * int(program.shape.seq_len)
+        return sequences_of_step(program) * int(program.parts[0].shape.seq_len)
 
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         if self.routing.scores != "sigmoid":

@@ -122,7 +122,7 @@ class DeduplicatedDispatch:
         return come
 
     def _legs(self, item: Collective) -> list[tuple[Collective, Hop]]:
-        legs = legs_of(item, self.communicator.program.expert_grid)
+        legs = legs_of(item, self.communicator.part.expert_grid)
         return list(zip(legs, self.hops, strict=True))
 
     def _start(
