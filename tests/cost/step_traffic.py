@@ -23,8 +23,8 @@ from meshwright.cost.pipeline_time.per_unit_exchange_streams import EXCHANGES, u
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
-from meshwright.program.lowering.lower_plan import p2p_bytes
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
+from meshwright.program.lowering.plan_parts import p2p_bytes
 from meshwright.program.lowering.step_collectives import (
     LISTED,
     NORM_BYTES,
@@ -50,7 +50,7 @@ def program_traffic(program: Program) -> dict[str, int]:
 
     for action in (action for actions in program.lists for action in actions):
         if action.kind in ("SEND_F", "SEND_B"):
-            result["pp"] += program.p2p_bytes
+            result["pp"] += program.parts.only.message_bytes
         elif action.kind in SUM_SENDS:
             result["pp"] += NORM_BYTES
         elif action.kind in PASS_KINDS:

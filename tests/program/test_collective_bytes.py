@@ -172,7 +172,7 @@ def test_ring_attention_sends_keys_and_values_round(cp, tp):
 )
 def test_a_pipeline_message_is_one_micro_batchs_hidden_states(layout, partitioned, cut):
     program = lowered(plan(layout, sharding="zero1"), partitioned_p2p=partitioned).program
-    assert program.p2p_bytes == 2 * S * B * H / cut
+    assert program.parts.only.message_bytes == 2 * S * B * H / cut
     messages = list(program.edges())
     assert len(messages) == 2 * (4 - 1) * program.micro_batches
     assert sum(edge.message_bytes for edge in messages) == len(messages) * 2 * S * B * H / cut

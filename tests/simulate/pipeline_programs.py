@@ -101,13 +101,15 @@ def plain_program(
     out = OffloadedStages(frozenset(range(len(placement)) if copied_bytes else ()), ahead)
     lists = insert_messages(with_offloads(kind.lists(ranks, micro_batches, chunks), out), placement, ways)
     kinds = "FIW" if kind.split else "FB"
+    program = lowered().program
+    part = replace(program.parts.only, message_bytes=1)
     return replace(
-        lowered().program,
+        program,
+        parts=replace(program.parts, every=(part,)),
         stages=tuple(Stage(index, rank, (0,), ()) for index, rank in enumerate(placement)),
         micro_batches=micro_batches,
         bodies={(stage, kind): (stage, kind) for stage in range(len(placement)) for kind in kinds},
         collectives={},
-        p2p_bytes=1,
         activation_bytes=(STAGE_BYTES,) * len(placement),
         weight_gradient_bytes=(STAGE_BYTES - 1,) * len(placement),
         offloaded_bytes=(copied_bytes,) * len(placement),
@@ -124,6 +126,9 @@ class GivenPrices:
     message: float
     copy: float = 0.0
     mesh: Mesh = field(default_factory=lambda: Mesh({"pp": 1}, {"pp": 1}, 1))
+
+    def of_part(self, part: int) -> tuple[SimpleNamespace, Mesh]:
+        return self.local, self.mesh
 
     @property
     def local(self) -> SimpleNamespace:

@@ -71,7 +71,7 @@ def test_every_record_is_an_event_with_its_stage_micro_batch_and_bytes(traced):
         assert arguments.get("stage") == record.action.stage
         assert arguments.get("micro_batch") == record.action.micro_batch
         if record.action.kind in ("SEND_F", "SEND_B"):
-            assert arguments["logical_bytes"] == program.p2p_bytes
+            assert arguments["logical_bytes"] == program.parts.only.message_bytes
         elif (record.action.stage, record.action.kind) in program.collectives:
             exchanged = program.collectives[record.action.stage, record.action.kind]
             assert arguments["logical_bytes"] == sum(int(c.logical_bytes) for c in exchanged)

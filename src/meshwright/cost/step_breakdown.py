@@ -153,7 +153,7 @@ def _runs(group: PlanGroup, rank: int) -> Iterator[_Run]:
                 (KERNELS.get(type(c.operator), MOVING), often * _one(_compute(group, c)))
                 for c in _computed(item)
             )
-            yield _Run(often * _one(total(group.prices.item(item))), again, kernels)
+            yield _Run(often * _one(total(group.prices.item(item, group.prices.local))), again, kernels)
 
 
 def _computed(item: Item) -> tuple[Compute, ...]:

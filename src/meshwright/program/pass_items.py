@@ -5,6 +5,7 @@ input of a reduce-scatter, reduce or all-reduce, one rank's tokens in an all-to-
 key-value bytes, a message, what one rank broadcasts).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,6 +13,7 @@ from meshwright.model.operators.operator_types import Operator
 from meshwright.program.expert_dispatch.dispatch_forms import LEGS, DeduplicatedBytes
 from meshwright.program.layouts.rank_mesh import RankGrid
 from meshwright.program.local_shape import Number
+from meshwright.program.reshard import Reshard
 
 Phase = Literal["F", "I", "W", "R"]
 CollectiveKind = Literal[
@@ -66,6 +68,20 @@ def exchanges_of(item: Item) -> tuple[Collective, ...]:
     return (item,) if isinstance(item, Collective) else item.overlapped
 
 
+def on_part(collectives: Iterable[Collective], part: int) -> tuple[Collective, ...]:
+    """Return collectives on the meshes of a part."""
+    return tuple(one if one.part == part else replace(one, part=part) for one in collectives)
+
+
+def item_on_part(item: Item, part: int) -> Item:
+    """Return an item whose collectives run on the meshes of a part."""
+    if isinstance(item, Compute):
+        return item
+    if isinstance(item, Collective):
+        return on_part((item,), part)[0]
+    return replace(item, overlapped=on_part(item.overlapped, part))
+
+
 def legs_of(item: Collective, experts: RankGrid) -> tuple[Collective, ...]:
     """Return the legs of a collective on the experts' mesh, in order towards the experts."""
     if item.once is None or not experts.parts:
@@ -82,14 +98,16 @@ PassKind = Literal["F", "B", "I", "W", "E", "S", "T", "D"]
 class Segment:
     """``count`` equal layers (or an embedding, or a head) in a row, in one pass.
 
-    ``block`` is the index of the block in the model, None for a collective that nothing hides. ``overlapped`` are
-    collectives that overlap each of the ``count``: parameters of the next layer, gradients of the last one.
+    ``block`` is the index of the block in the model, None for a collective that nothing hides, or for a ``reshard``:
+    a change of layout between two blocks. ``overlapped`` are collectives that overlap each of the ``count``: parameters
+    of the next layer, gradients of the last one.
     """
 
     block: int | None
     kind: PassKind
     count: int
     overlapped: tuple[Collective, ...] = ()
+    reshard: Reshard | None = None
 
 
 Body = tuple[Segment, ...]

@@ -19,6 +19,7 @@ from meshwright.program.model_states.state_elements import StateEntry, StateKind
 from meshwright.program.model_states.states_on_host import HostStates, PassCopies
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.program.program_parts import ProgramParts
+from meshwright.program.reshard import Reshard
 from meshwright.schedules.action import (
     Action,
     Kind,
@@ -59,12 +60,14 @@ class Edge:
 class Program:
     """A lowered plan.
 
-    ``parts`` spread the ranks, a part for each layout; ``stages`` hold blocks; ``states`` is the state table;
+    ``hidden`` is the width of activations between blocks. ``parts`` spread the ranks, a part for each layout;
+    ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM and STEP
     exchange; a STEP of Muon has it by stage, of the first of the ranks that share a stage's states
     (``program/model_states/matrix_exchanges.py``).
-    ``overlapped`` names the kinds that overlap compute; ``lists`` has one action list per pipeline rank. ``in_flight``
+    ``reshards`` are the changes of layout that messages into a stage make. ``overlapped`` names the kinds that overlap
+    compute; ``lists`` has one action list per pipeline rank. ``in_flight``
     is, per pipeline rank, how many forward passes the schedule may leave without their backward pass. Per stage,
     ``activation_bytes`` are kept from F to B or I, ``weight_gradient_bytes`` from I to W; of the first
     ``offloaded_bytes``, those of its first ``offloaded_layers``, are what OFFLOAD and RELOAD move. The stages are
@@ -80,6 +83,7 @@ class Program:
     """
 
     blocks: tuple[Block, ...]
+    hidden: int
     stack: Stack
     parts: ProgramParts
     stages: tuple[Stage, ...]
@@ -89,13 +93,13 @@ class Program:
     bodies: Mapping[tuple[int, Kind], Body]
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]]
     overlapped: frozenset[Kind]
-    p2p_bytes: int
     activation_bytes: tuple[int, ...]
     weight_gradient_bytes: tuple[int, ...]
     offloaded_layers: tuple[int, ...]
     offloaded_bytes: tuple[int, ...]
     working_bytes: tuple[int, ...]
     lists: tuple[tuple[Action, ...], ...]
+    reshards: Mapping[int, Reshard] = field(default_factory=dict)
     in_flight: tuple[int, ...] = ()
     chains: int = 1
     shares: tuple[Stage, ...] = ()
@@ -154,7 +158,9 @@ class Program:
                 if action.kind in ("SEND_F", "SEND_B"):
                     target = matching_receive(action)
                     assert target.stage is not None
-                    yield Edge(action, rank, target, self.stages[target.stage].rank, self.p2p_bytes)
+                    yield Edge(
+                        action, rank, target, self.stages[target.stage].rank, message_bytes(self, action)
+                    )
 
     @property
     def split(self) -> bool:
@@ -232,7 +238,7 @@ def _identity(program: Program) -> Iterator[object]:
     yield from (part.mode, program.stages, program.states, sorted(program.overlapped), program.in_flight)
     yield [block.recompute for block in program.blocks]
     yield program.vocabulary, program.shares
-    yield program.micro_batches, int(program.p2p_bytes), program.activation_bytes, program.working_bytes
+    yield program.micro_batches, int(part.message_bytes), program.activation_bytes, program.working_bytes
     yield program.weight_gradient_bytes, program.offloaded_layers, program.offloaded_bytes
     yield [_plain_collectives(key, value) for key, value in program.collectives.items()]
     for (stage, kind), body in program.bodies.items():
@@ -263,6 +269,27 @@ def _identity(program: Program) -> Iterator[object]:
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:
     """Numbers as floats: numpy's print differently from release to release."""
     return key, [(c.kind, c.axes, float(c.logical_bytes), c.phase) for c in collectives]
+
+
+def message_bytes(program: Program, send: Action) -> int:
+    """Bytes of one rank's message to another pipeline rank; where layouts change, of all ranks' messages together."""
+    reshard = message_reshard(program, send)
+    if reshard is not None:
+        return reshard.moved("F" if send.kind.endswith("_F") else "B").total
+    return program.parts[message_part(program, send)].message_bytes
+
+
+def message_part(program: Program, message: Action) -> int:
+    """Return the index of the part at this end of a message: the stage's last block's, or its first one's."""
+    assert message.stage is not None
+    at = -1 if message.kind in ("SEND_F", "RECV_B") else 0
+    return program.parts.of_blocks[program.stages[message.stage].blocks[at]]
+
+
+def message_reshard(program: Program, message: Action) -> Reshard | None:
+    """Return the change of layout that a message makes, if any."""
+    assert message.stage is not None
+    return program.reshards.get(message.stage + (message.kind in ("SEND_F", "RECV_B")))
 
 
 def matching_receive(send: Action) -> Action:

@@ -5,7 +5,7 @@ collective names the part whose meshes it runs on. All parts of a Program spread
 are a pipeline rank.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
@@ -17,7 +17,8 @@ class Part:
     """The blocks of one layout on the ranks that hold them.
 
     ``grid`` and ``expert_grid`` are the two meshes over the ranks. ``sharding`` is the ZeRO name of what its states are
-    cut by, which may be another than the plan's (``program/model_states/stack_zero_semantics.py``). Ranks fill the
+    cut by, which may be another than the plan's (``program/model_states/stack_zero_semantics.py``). ``message_bytes``
+    are those of one rank's pipeline message between two of its blocks. Ranks fill the
     nodes in ``node_order``; None: as the cluster has them. Ranks of ep hold a layer's experts in the order that
     ``expert_orders`` has for it; None, or nothing: as the model has them.
     """
@@ -28,6 +29,7 @@ class Part:
     shape: LocalShape
     mode: Mode
     sharding: str
+    message_bytes: int = 0
     node_order: tuple[int, ...] | None = None
     expert_orders: tuple[tuple[int, ...] | None, ...] = ()
 
@@ -74,6 +76,13 @@ class ProgramParts:
         """Return the part that a block belongs to."""
         return self.every[self.of_blocks[block]]
 
+    def blocks_by_part(self, blocks: Iterable[int]) -> dict[int, list[int]]:
+        """Return blocks by the index of their part, in the order of the first of each."""
+        found: dict[int, list[int]] = {}
+        for block in blocks:
+            found.setdefault(self.of_blocks[block], []).append(block)
+        return found
+
     @property
     def by_unit(self) -> bool:
         """Parameters are gathered and gradients reduced with each unit of micro-batches."""
@@ -91,6 +100,10 @@ class ProgramParts:
     def pipeline_of(self, rank: int) -> tuple[int, ...]:
         """Return the ranks at the same place of every pipeline rank."""
         return self.every[0].grid.group_of(rank, ("pp",))
+
+    def members(self, pipeline_rank: int) -> tuple[int, ...]:
+        """Return the ranks of a pipeline rank, in order."""
+        return tuple(row[pipeline_rank] for row in self.pipelines)
 
     @property
     def pipelines(self) -> tuple[tuple[int, ...], ...]:

@@ -1,11 +1,16 @@
 """Estimate one plan by lowering and playing it: for plans without a short form, and for traces."""
 
+from collections import Counter
 from dataclasses import replace
 
 from meshwright.cost.closed_form.step_parts import PARTS
-from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
+from meshwright.cost.operators.pass_prices import Prices, total
 from meshwright.cost.operators.price_plans import program_prices
-from meshwright.cost.operators.program_passes import pass_parts
+from meshwright.cost.operators.program_passes import (
+    pass_parts,
+    program_message_seconds,
+    slowest_message_seconds,
+)
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.cost.plan_report import Estimate
 from meshwright.plans.forms.long import LongPlan
@@ -14,7 +19,7 @@ from meshwright.program.checks.per_unit_exchanges import UNIT_KINDS
 from meshwright.program.checks.validate_program import validate
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.program import Program
-from meshwright.schedules.action import PASS_KINDS
+from meshwright.schedules.action import PASS_KINDS, Action
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.stage_times import ShareTimes, StageTimes, rounded_times
 from meshwright.simulate.chunked_states import placed, with_copies
@@ -42,7 +47,7 @@ def stage_times(program: Program, prices: Prices) -> StageTimes:
         [seconds[s.index, kind] for s in program.stages] for kind in ("F", "I" if split else "B")
     )
     weight = [seconds[s.index, "W"] if split else 0.0 for s in program.stages]
-    message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+    message = slowest_message_seconds(program, prices)
     stages = len(program.stages)
     kept = sum(program.weight_gradient_bytes[:stages]) / max(1, sum(program.activation_bytes[:stages]))
     share = ShareTimes(seconds[stages, "S"], seconds[stages, "T"]) if program.shares else None
@@ -97,11 +102,15 @@ def _parts(program: Program, simulation: Simulation, setting: Setting) -> dict[s
             paused += record.end - record.start
         elif action.kind == "STEP":
             parts["optimizer"] += record.end - record.start
-    sends = sum(r.action.kind in ("SEND_F", "SEND_B") for r in simulation.ranks[busiest])
-    message = float(message_seconds(prices.mesh, prices.local.forms, program.p2p_bytes))
+    sends = Counter(
+        (r.action.kind, r.action.stage)
+        for r in simulation.ranks[busiest]
+        if r.action.kind in ("SEND_F", "SEND_B")
+    )
+    sending = sum(n * program_message_seconds(program, prices, Action(*of, 0)) for of, n in sends.items())
     idle = max(0.0, schedule_end - sum(parts.values()) + parts["optimizer"])
     exchanged = sum(r.end - r.start for r in simulation.ranks[busiest] if r.stream == "exchange")
-    parts["pp"] = min(idle, sends * message + exchanged)
+    parts["pp"] = min(idle, sending + exchanged)
     parts["bubble"] = idle - parts["pp"]
     parts["optimizer"] += paused
     parts["dp"] += step_s - sum(parts.values()) - sum(waiting.values())

@@ -25,7 +25,12 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
 )
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
-from meshwright.cost.operators.program_passes import pass_parts, rank_perturbation_seconds, rank_step_seconds
+from meshwright.cost.operators.program_passes import (
+    pass_parts,
+    program_message_seconds,
+    rank_perturbation_seconds,
+    rank_step_seconds,
+)
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS, sender_of
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
@@ -96,10 +101,8 @@ class _Player:
             for action in actions
             if action.kind in self.barriers
         )
-        self.message, self.sums_message = (
-            float(message_seconds(prices.mesh, prices.local.forms, size))
-            for size in (program.p2p_bytes, NORM_BYTES)
-        )
+        self.messages: dict[tuple[Kind, int | None], float] = {}
+        self.sums_message = float(message_seconds(prices.mesh, prices.local.forms, NORM_BYTES))
         self.begin_step()
 
     def begin_step(self) -> None:
@@ -216,10 +219,17 @@ class _Player:
         receive = matching_receive(action)
         assert receive.stage is not None
         link = (rank, self.program.stages[receive.stage].rank)
-        start = max(self.links.get(link, 0.0), self.ranks[rank].clock)
-        self.links[link] = self.arrivals[receive] = start + self.message
-        self.ranks[rank].clock = start + self.occupancy * self.message
-        self._record(rank, action, start, start + self.message, "send")
+        start, seconds = max(self.links.get(link, 0.0), self.ranks[rank].clock), self._message_seconds(action)
+        self.links[link] = self.arrivals[receive] = start + seconds
+        self.ranks[rank].clock = start + self.occupancy * seconds
+        self._record(rank, action, start, start + seconds, "send")
+
+    def _message_seconds(self, message: Action) -> float:
+        """Return the seconds of a message: all micro-batches' between two stages are alike."""
+        key = message.kind, message.stage
+        if key not in self.messages:
+            self.messages[key] = program_message_seconds(self.program, self.prices, message)
+        return self.messages[key]
 
     def _exchange(self, action: Action, rank: int) -> None:
         """Run a GATHER or REDUCE on the compute stream, or overlapped with it."""

@@ -5,7 +5,7 @@ per kind of exchange of a spread vocabulary and one per direction to and from th
 stream.
 """
 
-from meshwright.program.program import Program, matching_receive
+from meshwright.program.program import Program, matching_receive, message_bytes
 from meshwright.schedules.action import EXCHANGES, Action, Kind
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.simulate.simulation_result import Record
@@ -44,7 +44,7 @@ def receiving_rank(program: Program, send: Action) -> int:
 def logical_bytes(program: Program, action: Action) -> int:
     """Return the bytes of a message or of what another exchange moves; 0 for compute."""
     if action.kind in ("SEND_F", "SEND_B"):
-        return program.p2p_bytes
+        return message_bytes(program, action)
     if action.kind in COPIES:
         assert action.stage is not None
         return program.offloaded_bytes[action.stage]

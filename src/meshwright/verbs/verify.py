@@ -17,7 +17,8 @@ from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtim
 from meshwright.plans.shrink.covering_sets import Combination
 from meshwright.plans.shrink.features import Feature
 from meshwright.plans.shrink.small_plans import SmallPlan, small_plans
-from meshwright.program.lowering.lower_plan import lower, planned_exchange
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.program.lowering.plan_parts import planned_exchange
 from meshwright.program.program import Program
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import Stack

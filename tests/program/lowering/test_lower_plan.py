@@ -70,9 +70,9 @@ def test_what_is_sent_is_received(short):
             if step is not None:
                 other = program.stages[action.stage + step].rank
                 if action.kind.startswith("SEND"):
-                    sent[rank, other, action.kind[-1]] += program.p2p_bytes
+                    sent[rank, other, action.kind[-1]] += program.parts.only.message_bytes
                 else:
-                    received[other, rank, action.kind[-1]] += program.p2p_bytes
+                    received[other, rank, action.kind[-1]] += program.parts.only.message_bytes
     assert sent == received
     by_edge = Counter()
     for edge in program.edges():

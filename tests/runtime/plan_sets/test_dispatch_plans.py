@@ -12,7 +12,7 @@ from training_runs import small_run
 from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.resolve import resolve
 from meshwright.program.expert_dispatch.dispatch_forms import LEGS, exchange_form
-from meshwright.program.lowering.lower_plan import planned_exchange
+from meshwright.program.lowering.plan_parts import planned_exchange
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.kernels.token_dispatch import FORMS
 from meshwright.runtime.launch.forked_ranks import run_locally

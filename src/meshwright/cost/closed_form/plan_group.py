@@ -45,8 +45,9 @@ from meshwright.plans.forms.short import Schedule
 from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.setting import Setting
 from meshwright.program.local_shape import LocalShape, Mode, Number
-from meshwright.program.lowering.lower_plan import blocks_out, p2p_bytes
+from meshwright.program.lowering.lower_plan import blocks_out
 from meshwright.program.lowering.pass_bodies import Shared, pass_body
+from meshwright.program.lowering.plan_parts import p2p_bytes
 from meshwright.program.lowering.stage_blocks import stage_blocks
 from meshwright.program.model_states.data_parallel_collectives import (
     add,

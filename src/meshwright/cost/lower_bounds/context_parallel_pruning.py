@@ -112,7 +112,7 @@ def _of_one(op: Attention | LinearAttention, prices: Prices) -> Iterator[Number]
     (enter, enter_back), (attend, attend_back), (leave, leave_back) = zip(
         *(
             [
-                sum((total(prices.item(item)) for item in part), start=0.0)
+                sum((total(prices.item(item, prices.local)) for item in part), start=0.0)
                 for part in _parts(op, prices, phase)
             ]
             for phase in PHASES

@@ -9,7 +9,7 @@ splits a time into compute and the exposed part of each axis.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, wo
 from meshwright.program.expert_dispatch.dispatch_forms import ACROSS, INSIDE
 from meshwright.program.layouts.node_hops import Groups, Pairs, Shape
 from meshwright.program.layouts.rank_mesh import Ints, members_in_domain
-from meshwright.program.local_shape import Number
+from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.pass_items import Body, Collective, CollectiveKind, Compute, Item, PassKind, Segment
+from meshwright.program.reshard import MovedBytes
+from meshwright.stack.stack import Stack
 
 CATEGORY: Mapping[str, str] = {
     "pp": "pp",
@@ -159,47 +161,68 @@ def message_seconds(
     return forms.p2p(message_bytes, together < size, mesh.congestion(axes, kind))
 
 
+def reshard_seconds(moved: MovedBytes, forms: HardwareTimes, congestion: Number = 1.0) -> Number:
+    """Seconds of a change of layout: the busiest rank's, inside a fast domain or across, whichever takes longer."""
+    ways = ((moved.inside, False, 1.0), (moved.across, True, congestion))
+    found = (forms.p2p(size, crosses, slower) for size, crosses, slower in ways if size)
+    return reduce(lambda one, other: np.maximum(one, other), found, 0.0)  # type: ignore[arg-type,return-value]
+
+
 @dataclass
 class Prices:
     """Prices of a model's passes; ``items_of`` maps (block, pass) to its items.
 
-    Collectives of sharded parameters (dp axes) are multiplied by the stack's ``fsdp_communication_factor``.
+    Of a Program with several parts, ``of_parts`` has shapes and mesh of each, and ``of_blocks`` the part of each block;
+    ``local`` and ``mesh`` are the first part's. Collectives of sharded parameters (dp axes) are multiplied by the
+    stack's ``fsdp_communication_factor``.
     """
 
     local: Local
     mesh: Mesh
     items_of: Mapping[tuple[int, PassKind], tuple[Item, ...]]
     blocks: tuple[Block, ...]
+    of_parts: tuple[tuple[Local, Mesh], ...] = ()
+    of_blocks: tuple[int, ...] = ()
     _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
     _bodies: dict[tuple[tuple[int | None, PassKind, int], ...], Parts] = field(default_factory=dict)
 
+    def of_part(self, part: int) -> tuple[Local, Mesh]:
+        """Return the shapes and the mesh of a part."""
+        return self.of_parts[part] if self.of_parts else (self.local, self.mesh)
+
+    def local_of(self, block: int) -> Local:
+        """Return the shapes of a block."""
+        return self.of_part(self.of_blocks[block])[0] if self.of_parts else self.local
+
     def collective(self, collective: Collective) -> Number:
         """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
-        busiest = self.local.shape.busiest
+        local, mesh = self.of_part(collective.part)
+        busiest = local.shape.busiest
         if busiest is not None and collective.axes[-1] in EXPERT_AXES:
             once = collective.once and collective.once.times(busiest)
             size = collective.logical_bytes * busiest
             collective = replace(collective, logical_bytes=size, once=once)
-        return collective_seconds(collective, self.mesh, self.local.forms)
+        return collective_seconds(collective, mesh, local.forms)
 
     def collectives(self, collectives: Iterable[Collective]) -> Number:
         """Seconds of collectives one after the other."""
         return sum((self.collective(c) for c in collectives), start=0.0)
 
-    def item(self, item: Item) -> Parts:
-        """Seconds of one item by category."""
+    def item(self, item: Item, local: Local) -> Parts:
+        """Seconds of one item of a block by category."""
         if isinstance(item, Compute):
-            return {"compute": operator_seconds(item.operator, item.phase, self.local)}
+            return {"compute": operator_seconds(item.operator, item.phase, local)}
         if isinstance(item, Collective):
             return {CATEGORY[item.axes[-1]]: self.collective(item)}
-        compute = sum((operator_seconds(c.operator, c.phase, self.local) for c in item.compute), start=0.0)
+        compute = sum((operator_seconds(c.operator, c.phase, local) for c in item.compute), start=0.0)
         overlapped = self.collectives(item.overlapped)
         return self.with_overlap({"compute": compute}, overlapped, CATEGORY[item.overlapped[0].axes[-1]])
 
     def block(self, block: int, kind: PassKind) -> Parts:
         """Seconds of one pass over one block by category, host time included."""
         if (block, kind) not in self._blocks:
-            parts = add_parts(*(self.item(item) for item in self.items_of[block, kind]))
+            local = self.local_of(block)
+            parts = add_parts(*(self.item(item, local) for item in self.items_of[block, kind]))
             if self._overlaps_exchange and EXCHANGED in parts:
                 parts = self.with_overlap(parts, parts.pop(EXCHANGED), EXCHANGED)
             if self.blocks[block].kind == "layer":
@@ -216,7 +239,7 @@ class Prices:
 
     def body(self, body: Body) -> Parts:
         """Seconds of a whole pass over a stage by category; stages of equal blocks without exchanges share them."""
-        if any(segment.overlapped for segment in body):
+        if any(segment.overlapped or segment.reshard for segment in body):
             return self._body(body)
         key = tuple((segment.block, segment.kind, segment.count) for segment in body)
         if key not in self._bodies:
@@ -227,6 +250,9 @@ class Prices:
         result: Parts = {}
         for segment in body:
             parts = {} if segment.block is None else self.block(segment.block, segment.kind)
+            if segment.reshard:
+                moved = segment.reshard.moved("F" if segment.kind == "F" else "B")
+                parts = {"pp": reshard_seconds(moved, self.local.forms)}
             if segment.overlapped:
                 parts = self.with_overlap(parts, self.overlapped(segment), "dp")
             result = add_parts(result, {name: segment.count * value for name, value in parts.items()})
@@ -234,27 +260,33 @@ class Prices:
 
     def overlapped(self, segment: Segment) -> Number:
         """Return the unoverlapped seconds of the state exchanges that run during a segment of a pass."""
-        cut = self.local.mode.gather != "never"
-        factor = self.local.stack.fsdp_communication_factor if cut else 1.0
-        return factor * self.collectives(segment.overlapped)
+        whole: Number = 0.0
+        for collective in segment.overlapped:
+            local, _ = self.of_part(collective.part)
+            cut = local.mode.gather != "never"
+            factor = local.stack.fsdp_communication_factor if cut else 1.0
+            whole = whole + factor * self.collective(collective)
+        return whole
 
     @cached_property
     def kept(self) -> list[Number]:
         """Bytes that each block keeps from F to its backward pass."""
-        local = self.local
-        return [kept_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+        return self._bytes(kept_bytes)
 
     @cached_property
     def kept_for_weights(self) -> list[Number]:
         """Bytes that each block keeps from I to W."""
-        local = self.local
-        return [kept_for_weights(block, local.shape, local.mode, local.stack) for block in self.blocks]
+        return self._bytes(kept_for_weights)
 
     @cached_property
     def working(self) -> list[Number]:
         """Bytes that each block's backward pass brings back."""
-        local = self.local
-        return [working_bytes(block, local.shape, local.mode, local.stack) for block in self.blocks]
+        return self._bytes(working_bytes)
+
+    def _bytes(self, rule: Callable[[Block, LocalShape, Mode, Stack], Number]) -> list[Number]:
+        """Return the bytes of every block by a rule."""
+        found = ((block, self.local_of(index)) for index, block in enumerate(self.blocks))
+        return [rule(block, local.shape, local.mode, local.stack) for block, local in found]
 
     @property
     def _overlaps_exchange(self) -> bool:

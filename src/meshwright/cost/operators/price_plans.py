@@ -34,10 +34,11 @@ from meshwright.program.layouts.node_hops import Fabric, slowdown
 from meshwright.program.layouts.rank_mesh import Ints, strides, together
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.block_items import BLOCK_PASSES
-from meshwright.program.lowering.lower_plan import product_input_bytes
+from meshwright.program.lowering.plan_parts import product_input_bytes
 from meshwright.program.pass_items import Item, PassKind
 from meshwright.program.pipeline_vocabulary import share_items
 from meshwright.program.program import Program
+from meshwright.program.program_parts import Part
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.pipeline import returns_to_first
 from meshwright.stack.stack import Stack
@@ -80,18 +81,22 @@ def slowest_of(devices: int, jitter: float) -> float:
 def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
     forms = setting_hardware_times(setting)
-    part = program.parts.only
+    of_parts = tuple(
+        (Local(forms, part.shape, part.mode, program.stack), _part_mesh(part, program, forms))
+        for part in program.parts
+    )
+    local, mesh = of_parts[0]
+    several = (of_parts, program.parts.of_blocks) if len(of_parts) > 1 else ()
+    return Prices(local, mesh, program.block_items, program.blocks, *several)
+
+
+def _part_mesh(part: Part, program: Program, forms: HardwareTimes) -> Mesh:
+    """Return the mesh of one part."""
     grid, experts = part.grid, part.expert_grid
-    mesh = replace(
+    return replace(
         whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, part.shape.ulysses),  # type: ignore[arg-type]
         links=links_under(part.node_order, forms),
         returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
-    )
-    return Prices(
-        Local(forms, part.shape, part.mode, program.stack),
-        mesh,
-        program.block_items,
-        program.blocks,
     )
 
 

@@ -3,14 +3,24 @@
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
 from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
-from meshwright.cost.operators.pass_prices import Parts, Prices, add_parts, total
+from meshwright.cost.operators.pass_prices import (
+    Parts,
+    Prices,
+    add_parts,
+    message_seconds,
+    reshard_seconds,
+    total,
+)
 from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step_seconds
 from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
 from meshwright.program.model_states.base_changes import CHANGE_AXES
 from meshwright.program.model_states.hidden_matrices import stage_matrices
-from meshwright.program.program import Program, matrix_elements
-from meshwright.schedules.action import Kind
+from meshwright.program.program import Program, matrix_elements, message_part, message_reshard
+from meshwright.schedules.action import Action, Kind
+
+FROM_AND_TO_STAGE: tuple[Kind, ...] = ("RECV_F", "SEND_B")
+"""The messages between a stage and the one before."""
 
 
 def pass_parts(program: Program, prices: Prices) -> dict[tuple[int, Kind], Parts]:
@@ -20,6 +30,23 @@ def pass_parts(program: Program, prices: Prices) -> dict[tuple[int, Kind], Parts
         late = exposed_copies(copies, total(found[key]), prices.local.forms)
         found[key] = add_parts(found[key], {OFFLOAD: late})
     return found
+
+
+def program_message_seconds(program: Program, prices: Prices, message: Action) -> float:
+    """Return the seconds of a message between two pipeline ranks; with a change of layout, of the busiest rank."""
+    part = message_part(program, message)
+    (local, mesh), reshard = prices.of_part(part), message_reshard(program, message)
+    if reshard is None:
+        return float(message_seconds(mesh, local.forms, program.parts[part].message_bytes))
+    moved = reshard.moved("F" if message.kind.endswith("_F") else "B")
+    return float(reshard_seconds(moved, local.forms, mesh.congestion(("pp",), "p2p")))
+
+
+def slowest_message_seconds(program: Program, prices: Prices) -> float:
+    """Return the seconds of the slowest message; with one stage, those that one would take."""
+    stages = [stage.index for stage in program.stages if not program.ways.is_first(stage.index)]
+    messages = [Action(kind, stage, 0) for stage in stages or [0] for kind in FROM_AND_TO_STAGE]
+    return max(program_message_seconds(program, prices, message) for message in messages)
 
 
 def rank_perturbation_seconds(program: Program, prices: Prices, rank: int) -> float:
@@ -41,14 +68,14 @@ def rank_step_seconds(program: Program, prices: Prices, rank: int) -> float:
     seconds = optimizer_seconds(owned, stack, forms, matrices)
     for stage in program.stages_of(rank):
         items = () if stack.optimizer.kind.of_matrices else program.collectives.get((stage.index, "STEP"), ())
-        exchanged = prices.collectives(items)  # those of matrices are priced with their products
-        blocks = [program.blocks[block] for block in stage.blocks]
-        part = program.parts.only
-        replicas, gathered = program.group_size(CHANGE_AXES), part.sharding == "zero3"
-        changed = change_seconds(blocks, replicas, gathered, part.shape, forms)
-        seconds = seconds + exchanged + changed
-        of_stage = stage_matrices((program.blocks[block] for block in stage.blocks), stack)
-        seconds = seconds + orthogonalisation_seconds(
-            of_stage, part.sharding, part.shape, stack, prices.mesh, forms
-        )
+        seconds = seconds + prices.collectives(items)  # those of matrices are priced with their products
+        for index, numbers in program.parts.blocks_by_part(stage.blocks).items():
+            part, (_, mesh) = program.parts[index], prices.of_part(index)
+            blocks = [program.blocks[block] for block in numbers]
+            replicas, gathered = program.group_size(CHANGE_AXES, index), part.sharding == "zero3"
+            seconds = seconds + change_seconds(blocks, replicas, gathered, part.shape, forms)
+            matrices_of = stage_matrices(blocks, stack)
+            seconds = seconds + orthogonalisation_seconds(
+                matrices_of, part.sharding, part.shape, stack, mesh, forms
+            )
     return float(seconds)

@@ -102,7 +102,7 @@ class RankView:
         kind, ahead = MESSAGES[action.kind]
         other = RankView(self.program, self.program.stages[action.stage + ahead].rank).rank
         return PlannedCollective(
-            kind, ("pp",), tuple(sorted((self.rank, other))), self.program.p2p_bytes, "message"
+            kind, ("pp",), tuple(sorted((self.rank, other))), self.program.parts.only.message_bytes, "message"
         )
 
     def units(self, sent: PlannedCollective, sharding: str) -> tuple[PlannedCollective, ...]:

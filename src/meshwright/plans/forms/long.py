@@ -81,11 +81,20 @@ class ExpertGrid(Strict):
     order: tuple[ExpertAxis, ...] = DEFAULT_EXPERT_ORDER
 
 
+class States(Strict):
+    """Over which axes each kind of state is sharded; zero1 to zero3 are names for the usual ones."""
+
+    parameter: tuple[ShardAxis, ...] = ()
+    gradient: tuple[ShardAxis, ...] = ()
+    optimizer: tuple[ShardAxis, ...] = ()
+
+
 class Layout(Strict):
     """The device mesh of one group. ``order``: fastest varying axis first; ``node_order``: nodes as they are filled.
 
     ``expert_order``: experts as ranks hold them, a row for each routed layer or one for all.
-    ``context`` is the form of context parallelism; None: a ring.
+    ``context`` is the form of context parallelism; None: a ring. ``states`` and ``gather`` are those of the blocks of
+    this layout; None: the plan's.
     """
 
     on: str = "all"
@@ -98,19 +107,13 @@ class Layout(Strict):
     batch_share: tuple[int, ...] | None = None
     state_share: StateShare | None = None
     context: NamedContext | None = None
+    states: States | None = None
+    gather: Gather | None = None
 
     @property
     def context_in_full(self) -> Context:
         """Return the form of context parallelism in full."""
         return context_in_full(self.context)
-
-
-class States(Strict):
-    """Over which axes each kind of state is sharded; zero1 to zero3 are names for the usual ones."""
-
-    parameter: tuple[ShardAxis, ...] = ()
-    gradient: tuple[ShardAxis, ...] = ()
-    optimizer: tuple[ShardAxis, ...] = ()
 
 
 class LayerRule(Strict):

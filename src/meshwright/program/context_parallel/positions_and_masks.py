@@ -38,11 +38,13 @@ def rank_stretches(seq_len: int, cp: int, ulysses: int, order: SequencePieces, p
     """Return the stretches of rank ``place`` of cp; neighbours exchange heads."""
     outer, inner = divmod(place, ulysses)
     length = seq_len // cp
-    return _part(ring_stretches(seq_len, cp // ulysses, order, outer), inner * length, (inner + 1) * length)
+    return part_of_stretches(
+        ring_stretches(seq_len, cp // ulysses, order, outer), inner * length, (inner + 1) * length
+    )
 
 
-def _part(stretches: Stretches, start: int, stop: int) -> Stretches:
-    """Elements start … stop of what some stretches hold one after the other."""
+def part_of_stretches(stretches: Stretches, start: int, stop: int) -> Stretches:
+    """Return elements start … stop of what some stretches hold one after the other."""
     found, at = [], 0
     for first, last in stretches:
         low, high = max(start, at), min(stop, at + last - first)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from meshwright.program.pass_items import Body, Collective, PassKind, Segment
+from meshwright.program.reshard import Reshard
 
 UnitCollectives = Mapping[int, tuple[Collective, ...]]
 Shared = tuple[int, int]
@@ -32,25 +33,68 @@ class UnitExchanges:
     ahead: frozenset[PassKind] = frozenset()
     hidden: bool = True
 
+    def gathered(self, block: int, kind: PassKind) -> tuple[Collective, ...]:
+        """Return the gathers of a block that a pass has."""
+        return self.gathers.get(block, ()) if kind in self.ahead else ()
+
+    def reduced(self, block: int, kind: PassKind) -> tuple[Collective, ...]:
+        """Return the reductions of a block that a pass has."""
+        return self.reductions.get(block, ()) if kind in ("B", "W") else ()
+
+    def hides(self, block: int) -> bool:
+        """Return true if the reductions of a block overlap the next block."""
+        return self.hidden
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangesOfParts:
+    """State exchanges of blocks that have different layouts, by block."""
+
+    of_blocks: Mapping[int, UnitExchanges]
+
+    def gathered(self, block: int, kind: PassKind) -> tuple[Collective, ...]:
+        """Return the gathers of a block that a pass has."""
+        return self.of_blocks[block].gathered(block, kind)
+
+    def reduced(self, block: int, kind: PassKind) -> tuple[Collective, ...]:
+        """Return the reductions of a block that a pass has."""
+        return self.of_blocks[block].reduced(block, kind)
+
+    def hides(self, block: int) -> bool:
+        """Return true if the reductions of a block overlap the next block."""
+        return self.of_blocks[block].hidden
+
 
 def pass_body(
     blocks: Sequence[int],
     kind: PassKind,
-    units: UnitExchanges,
+    units: UnitExchanges | ExchangesOfParts,
     together: tuple[Collective, ...] = (),
     shared: Shared | None = None,
+    reshards: Mapping[int, Reshard] | None = None,
 ) -> Body:
     """Return the body of a pass over ``blocks`` (indices in forward order).
 
-    ``together`` gathers all of them at once. ``shared``: one unit holds the table of both ends.
+    ``together`` gathers all of them at once. ``shared``: one unit holds the table of both ends. ``reshards``: the
+    changes of layout before blocks, by their places in ``blocks``.
     """
     order = list(blocks) if kind == "F" else list(reversed(blocks))
-    needed: list[tuple[Collective, ...]] = [()] * len(order)
-    if kind in units.ahead:
-        needed = [_all(of_block, units.gathers) for of_block in units_needed(order, kind, shared)]
-    reduced = [units.reductions.get(block, ()) if kind in ("B", "W") else () for block in order]
-    body = _layer_by_layer(order, kind, needed, reduced, units.hidden)
-    return (Segment(None, kind, 1, together), *body) if together and kind == "F" else body
+    needed = [
+        tuple(collective for block in of_block for collective in units.gathered(block, kind))
+        if len(of_block) != 1
+        else units.gathered(of_block[0], kind)
+        for of_block in units_needed(order, kind, shared)
+    ]
+    body = _layer_by_layer(order, kind, needed, units, _places(reshards or {}, kind, len(order)))
+    runs = [tuple(run) for _, run in groupby(together, key=lambda gather: gather.part)]
+    return (*(Segment(None, kind, 1, run) for run in runs), *body) if kind == "F" else body
+
+
+def _places(reshards: Mapping[int, Reshard], kind: PassKind, blocks: int) -> dict[int, Reshard]:
+    """Return the changes of layout that a pass has, by the place in its order that they come before."""
+    if kind == "F":
+        return dict(reshards)
+    return {blocks - place: reshard for place, reshard in reshards.items()} if kind in ("B", "I") else {}
 
 
 def units_needed(order: Sequence[int], kind: PassKind, shared: Shared | None) -> list[tuple[int, ...]]:
@@ -71,29 +115,33 @@ def units_needed(order: Sequence[int], kind: PassKind, shared: Shared | None) ->
     ]
 
 
-def _all(units: Sequence[int], gathers: UnitCollectives) -> tuple[Collective, ...]:
-    if len(units) == 1:
-        return gathers.get(units[0], ())
-    return tuple(collective for unit in units for collective in gathers.get(unit, ()))
+Step = tuple[int | None, tuple[Collective, ...], Reshard | None]
 
 
 def _layer_by_layer(
     order: list[int],
     kind: PassKind,
     needed: list[tuple[Collective, ...]],
-    reduced: list[tuple[Collective, ...]],
-    hidden: bool,
+    units: UnitExchanges | ExchangesOfParts,
+    reshards: Mapping[int, Reshard],
 ) -> Body:
     """Return the blocks of a pass, each overlapped with the next one's gathers and the last one's reductions."""
-    behind = [(), *reduced] if hidden else [()] * len(order) + [tuple(c for of in reduced for c in of)]
-    steps: list[tuple[int | None, tuple[Collective, ...]]] = [(None, needed[0])]
-    for block, ahead, left in zip(order, [*needed[1:], ()], behind, strict=False):
-        steps.append((block, ahead + left))
-    steps.append((None, behind[-1]))
+    reduced = [units.reduced(block, kind) for block in order]
+    behind = [(), *(own if units.hides(block) else () for block, own in zip(order, reduced, strict=True))]
+    late = [own for block, own in zip(order, reduced, strict=True) if not units.hides(block)]
+    behind[-1] += tuple(collective for own in late for collective in own)
+    steps: list[Step] = [(None, needed[0], None)]
+    for at, (block, ahead, left) in enumerate(zip(order, [*needed[1:], ()], behind, strict=False)):
+        steps += [(None, (), reshards[at])] if at in reshards else []
+        steps.append((block, ahead + left, None))
+    steps += [(None, (), reshards[len(order)])] if len(order) in reshards else []
+    steps.append((None, behind[-1], None))
     runs = [list(run) for _, run in groupby(steps, key=_identity)]
-    return tuple(Segment(run[0][0], kind, len(run), run[0][1]) for run in runs if run[0] != (None, ()))
+    return tuple(
+        Segment(run[0][0], kind, len(run), run[0][1], run[0][2]) for run in runs if run[0] != (None, (), None)
+    )
 
 
-def _identity(step: tuple[int | None, tuple[Collective, ...]]) -> tuple[int | None, tuple[int, ...]]:
+def _identity(step: Step) -> tuple[int | None, tuple[int, ...], int]:
     """Equal steps share their collectives' objects; comparing by value would compare arrays."""
-    return step[0], tuple(id(collective) for collective in step[1])
+    return step[0], tuple(id(collective) for collective in step[1]), id(step[2])

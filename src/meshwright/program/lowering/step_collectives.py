@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.program.layouts.rank_mesh import RankGrid
-from meshwright.program.local_shape import LocalShape, Mode
+from meshwright.program.local_shape import LocalShape
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
 from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.base_changes import CHANGE_AXES, change_gather
@@ -28,8 +27,9 @@ from meshwright.program.model_states.bidirectional_gradient_reduction import (
 from meshwright.program.model_states.data_parallel_collectives import add, step_gathers, unit_reduction
 from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule, exchange_units
 from meshwright.program.model_states.state_elements import Elements
-from meshwright.program.pass_items import Collective
+from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import Stage
+from meshwright.program.program_parts import Part, ProgramParts
 from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
 from meshwright.stack.stack import Stack
@@ -47,24 +47,19 @@ class StepPlan:
     """The inputs of the actions around the schedule. ``elements`` is per block, ``ways`` of the stages.
 
     ``tied``: the last stage has a copy of the embedding's table, ``tied_head``: its head reads it.
-    ``sharding`` is the name of what is cut, which may be another than the plan's
-    (``program/model_states/stack_zero_semantics.py``). ``unit`` is how many micro-batches go through the schedule
+    ``unit`` is how many micro-batches go through the schedule
     together; None where it has no units. ``shares`` are those of a vocabulary that is spread over the ranks.
     ``validated_afterwards``: ranks do not wait for all before they step. ``optimizer_elements`` are those of each block
     whose optimizer states count by element: all but the matrices that Muon takes.
     """
 
-    sharding: str
-    mode: Mode
+    parts: ProgramParts
     stack: Stack
-    shape: LocalShape
     stages: tuple[Stage, ...]
     ways: StageChains
     elements: Mapping[int, Elements]
     tied: bool
     tied_head: bool
-    grid: RankGrid
-    expert_grid: RankGrid
     unit: int | None = None
     shares: tuple[Stage, ...] = ()
     validated_afterwards: bool = False
@@ -74,16 +69,6 @@ class StepPlan:
     def sections(self) -> tuple[Stage, ...]:
         """Shares and stages, in the order in which a step needs them."""
         return self.shares + self.stages
-
-    @property
-    def gathers_stages(self) -> bool:
-        """Sharded parameters of a stage are made whole by an action of the list, not in passes."""
-        return self.sharding in ("zero1", "zero2") or self.mode.gather in LISTED
-
-    @property
-    def reduces_stages(self) -> bool:
-        """Gradients of a stage are exchanged by an action of the list, not with every micro-batch."""
-        return self.mode.reduce in LISTED
 
     @property
     def overlapped(self) -> frozenset[Kind]:
@@ -106,22 +91,40 @@ class StepPlan:
             else None
         )
 
-    def stage_elements(self, stage: Stage) -> Elements:
-        """Elements of all blocks of a stage on one rank."""
-        return add(*(self.elements[block] for block in stage.blocks))
+    def gathers_early(self, section: int | None) -> bool:
+        """Return true if a section's parameters are gathered at the beginning of a step, not at its end."""
+        return "GATHER" in self.overlapped or self.frees_stage(section)
+
+    def frees_stage(self, section: int | None) -> bool:
+        """Return true if some of a section's parameters are whole only during a step."""
+        (found,) = (one for one in self.sections if one.index == section)
+        return any(self.parts.of(block).mode.gather == "per-step" for block in found.blocks)
+
+    def elements_of(self, blocks: Sequence[int]) -> Elements:
+        """Elements of blocks on one rank, all together."""
+        return add(*(self.elements[block] for block in blocks))
 
     def live(self, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
         """Without those whose group has one member."""
-        return tuple(c for c in collectives if self.group_size(c.axes) > 1)
+        return tuple(c for c in collectives if self.group_size(c.axes, c.part) > 1)
 
-    def group_size(self, axes: tuple[str, ...]) -> int:
-        """Members of a group over ``axes``; "world" is every rank."""
+    def group_size(self, axes: tuple[str, ...], part: int = 0) -> int:
+        """Members of a group over ``axes`` of a part; "world" is every rank."""
         if axes == ("world",):
-            return self.grid.ranks
+            return self.parts.ranks
         if axes == MIRRORED:
             return self.ways.chains
-        grid = self.grid if self.grid.has(axes) else self.expert_grid
-        return grid.size(axes)
+        return self.parts[part].mesh_with(axes).size(axes)
+
+
+def gathers_stages(part: Part) -> bool:
+    """Return true if an action of the list makes sharded parameters of a stage whole, not its passes."""
+    return part.sharding in ("zero1", "zero2") or part.mode.gather in LISTED
+
+
+def reduces_stages(part: Part) -> bool:
+    """Return true if an action of the list exchanges the gradients of a stage, not every micro-batch."""
+    return part.mode.reduce in LISTED
 
 
 def overlapped_kinds(stack: Stack) -> frozenset[Kind]:
@@ -138,24 +141,33 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
     """Return the collectives of the actions around the schedule; entries without members are left out."""
     result: dict[tuple[int | None, Kind], tuple[Collective, ...]] = {}
     for stage in step.sections:
-        elements, what = step.stage_elements(stage), f"stage {stage.index}"
-        if step.gathers_stages:
-            result[stage.index, "GATHER"] = step.live(step_gathers(elements, step.sharding, step.stack, what))
-        if step.reduces_stages:
-            result[stage.index, "REDUCE"] = step.live(
-                unit_reduction(elements, step.sharding, step.mode, step.shape, step.stack, what)
-            )
-        changed = change_gather(elements, step.group_size(CHANGE_AXES), what)
-        result[stage.index, "STEP"] = step.live(changed)
-        units = reduced_units([step.elements[block] for block in stage.blocks], step.mode.gather)
-        mirrored = mirrored_reduction(units, step.shape, step.stack, what)
-        result[stage.index, "REDUCE_MIRRORED"] = step.live(mirrored)
+        for index, blocks in step.parts.blocks_by_part(stage.blocks).items():
+            for kind, collectives in _section_collectives(step, stage, index, blocks).items():
+                live = step.live(on_part(collectives, index))
+                result[stage.index, kind] = (*result.get((stage.index, kind), ()), *live)
     if step.tied_ranks:
-        embedding = step.elements[step.stages[0].blocks[0]]
-        result[None, "REDUCE_TIED"] = (tied_reduction(embedding, step.sharding, step.shape, step.stack),)
+        table = step.stages[0].blocks[0]
+        embedding, part = step.elements[table], step.parts.of(table)
+        result[None, "REDUCE_TIED"] = (tied_reduction(embedding, part.sharding, part.shape, step.stack),)
     axes = norm_axes(step.validated_afterwards)
     result[None, "NORM"] = step.live((step_sums(step.stack, axes),))
     return {key: collectives for key, collectives in result.items() if collectives}
+
+
+def _section_collectives(
+    step: StepPlan, section: Stage, index: int, blocks: Sequence[int]
+) -> dict[Kind, tuple[Collective, ...]]:
+    """Return the collectives of the blocks of a stage or share that belong to one part."""
+    part, elements, what = step.parts[index], step.elements_of(blocks), f"stage {section.index}"
+    found: dict[Kind, tuple[Collective, ...]] = {}
+    if gathers_stages(part):
+        found["GATHER"] = step_gathers(elements, part.sharding, step.stack, what)
+    if reduces_stages(part):
+        found["REDUCE"] = unit_reduction(elements, part.sharding, part.mode, part.shape, step.stack, what)
+    found["STEP"] = change_gather(elements, step.group_size(CHANGE_AXES, index), what)
+    units = reduced_units([step.elements[block] for block in blocks], part.mode.gather)
+    found["REDUCE_MIRRORED"] = mirrored_reduction(units, part.shape, step.stack, what)
+    return found
 
 
 def step_sums(stack: Stack, axes: tuple[str, ...]) -> Collective:
@@ -193,12 +205,12 @@ def _wrap(
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> tuple[Action, ...]:
     mine = sorted((stage.index for stage in step.stages if stage.rank == rank), key=step.ways.position)
-    if step.mode.by_unit:
+    if step.parts.by_unit:
         return (*_unit_by_unit(mine, actions, step, collectives), *_end(rank, mine, step, collectives))
     mine = [share.index for share in step.shares if share.rank == rank] + mine
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
-    first = step.mode.gather == "per-step" or "GATHER" in step.overlapped
-    wrapped = list(gather) if first else []
+    early = [action for action in gather if step.gathers_early(action.stage)]
+    wrapped = list(early)
     last = _last_backward(actions)
     for position, action in enumerate(actions):
         wrapped.append(action)
@@ -207,7 +219,7 @@ def _wrap(
     if "REDUCE" not in step.overlapped:
         wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
     wrapped += _end(rank, mine, step, collectives)
-    return tuple(wrapped if first else wrapped + gather)
+    return (*wrapped, *(action for action in gather if action not in early))
 
 
 def _unit_by_unit(
@@ -236,7 +248,7 @@ def _end(
     tied = [Action("REDUCE_TIED")] if rank in step.tied_ranks else []
     norm = [Action("NORM")] if (None, "NORM") in collectives else []
     if step.validated_afterwards:
-        norm = sums_on(rank, step.grid.sizes["pp"])
+        norm = sums_on(rank, step.parts[0].grid.sizes["pp"])
     return [*mirrored, *tied, *norm, Action("STEP")]
 
 
@@ -260,4 +272,4 @@ def _after_last(
     collectives: Mapping[tuple[int | None, Kind], tuple[Collective, ...]],
 ) -> list[Action]:
     after = [Action("REDUCE", stage)] if (stage, "REDUCE") in collectives else []
-    return after + ([Action("FREE", stage)] if step.mode.gather == "per-step" else [])
+    return after + ([Action("FREE", stage)] if step.frees_stage(stage) else [])

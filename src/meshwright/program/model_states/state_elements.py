@@ -14,6 +14,7 @@ import numpy as np
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import LowRank, Norm, Operator, Parameter
 from meshwright.program.local_shape import LocalShape, Number
+from meshwright.program.program_parts import ProgramParts
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import SCALE_BYTES
 from meshwright.workload.base_types import stored_bytes
@@ -115,6 +116,14 @@ def block_elements(blocks: Sequence[Block], shape: LocalShape, *, ends_together:
     once, in the embedding. On ranks of their own the head and layers that read further tokens have a copy.
     """
     return optimizer_elements(blocks, shape, frozenset(), ends_together=ends_together)
+
+
+def elements_of_parts(
+    blocks: Sequence[Block], parts: ProgramParts, *, ends_together: bool
+) -> dict[int, Elements]:
+    """Elements of every block by its index, each with the local shape of its part."""
+    of_parts = [block_elements(blocks, part.shape, ends_together=ends_together) for part in parts]
+    return {block: of_parts[part][block] for block, part in enumerate(parts.of_blocks)}
 
 
 def optimizer_elements(
@@ -274,7 +283,8 @@ class StateEntry:
 
     ``layout`` names the axes over which the elements are cut, in order of application. ``scales`` are the fp32 scales
     of a unit's narrow moments, one for each parameter. ``packed_bytes`` are those of one unit where its frozen
-    parameters have a type of their own; None: ``bytes_per_element`` each.
+    parameters have a type of their own; None: ``bytes_per_element`` each. ``part`` is the index of the part of the
+    Program that has the axes.
     """
 
     name: str
@@ -287,6 +297,7 @@ class StateEntry:
     layers: tuple[int, ...]
     scales: int = 0
     packed_bytes: int | None = field(default=None, repr=False)
+    part: int = field(default=0, repr=False)
 
     @property
     def total_bytes(self) -> int:

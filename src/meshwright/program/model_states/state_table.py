@@ -3,8 +3,8 @@
 Parts are dense and expert parameters (on meshes of their own), frozen ones of either with a type of their own, and
 those that every data-parallel rank trains for itself.
 
-Blocks of one name have equal states, whatever they run again in the backward pass: they share a row. The states of
-matrices that Muon takes have a row of each stage (``hidden_matrices.py``).
+Blocks of one name and layout have equal states, whatever they run again in the backward pass: they share a row. The
+states of matrices that Muon takes have a row of each stage (``hidden_matrices.py``).
 What a rank holds of each: ``zero_sharding.py``.
 """
 
@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from meshwright.model.graph import ModelGraph
-from meshwright.program.local_shape import Number
+from meshwright.program.local_shape import LocalShape, Number
 from meshwright.program.lowering.step_collectives import StepPlan
 from meshwright.program.model_states.hidden_matrices import MATRICES, held_matrices, stage_matrices
 from meshwright.program.model_states.state_elements import (
@@ -37,10 +37,10 @@ def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
 
 def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
     layers: dict[int, list[int]] = defaultdict(list)
-    first_named: dict[str, int] = {}
+    first_named: dict[tuple[str, int], int] = {}
     layer_numbers = iter(stage.layers)
     for block in stage.blocks:
-        like = first_named.setdefault(model.blocks[block].name, block)
+        like = first_named.setdefault((model.blocks[block].name, step.parts.of_blocks[block]), block)
         layers[like] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
     rows = []
     for block, numbers in layers.items():
@@ -53,9 +53,11 @@ def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEn
 
 def _matrix_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
     """Return the states of the matrices that Muon takes: a row for the dense ones of a stage, one for experts'."""
-    matrices = stage_matrices((model.blocks[block] for block in stage.blocks), step.stack)
-    held = held_matrices(matrices, step.sharding, step.shape, step.stack)
-    sharded = "optimizer" in SHARDED[step.sharding]
+    if not step.stack.optimizer.kind.of_matrices:
+        return []
+    matrices, of = stage_matrices((model.blocks[b] for b in stage.blocks), step.stack), step.parts.only
+    held = held_matrices(matrices, of.sharding, of.shape, step.stack)
+    sharded = "optimizer" in SHARDED[of.sharding]
     return [
         StateEntry(
             name=MATRICES[expert],
@@ -86,11 +88,12 @@ def _row(
     step: StepPlan,
     model: ModelGraph,
 ) -> StateEntry:
-    sharded = kind in SHARDED[step.sharding] and not part.own
+    of = step.parts.of(block)
+    sharded = kind in SHARDED[of.sharding] and not part.own
     elements = ((step.optimizer_elements or step.elements) if kind == "optimizer" else step.elements)[block]
     trained = elements.of(kind)
     tensors = trained.expert_tensors if part.expert else trained.dense_tensors
-    count, packed_bytes = _held(elements, kind, part, sharded, step)
+    count, packed_bytes = _held(elements, kind, part, sharded, of.shape)
     return StateEntry(
         name=model.blocks[block].name + part.suffix,
         kind=kind,
@@ -102,20 +105,21 @@ def _row(
         layers=layers,
         scales=tensors * step.stack.scaled_moments if kind == "optimizer" else 0,
         packed_bytes=packed_bytes,
+        part=step.parts.of_blocks[block],
     )
 
 
 def _held(
-    elements: Elements, kind: StateKind, part: ParameterClass, sharded: bool, step: StepPlan
+    elements: Elements, kind: StateKind, part: ParameterClass, sharded: bool, shape: LocalShape
 ) -> tuple[Number, int | None]:
     """Return the elements of a part of a block that a rank holds, and its bytes if they are packed."""
     if part.own:
         return elements.of(kind).own, None
     if part.packed:
-        packed = held_packed(elements.of(kind), sharded, step.shape)
+        packed = held_packed(elements.of(kind), sharded, shape)
         count, size = (
             (packed.expert, packed.expert_bytes) if part.expert else (packed.dense, packed.dense_bytes)
         )
         return count, int(size)
-    held = held_elements(replace(elements.of(kind), own=0), "parameter", sharded, step.shape)
+    held = held_elements(replace(elements.of(kind), own=0), "parameter", sharded, shape)
     return held.expert if part.expert else held.dense, None

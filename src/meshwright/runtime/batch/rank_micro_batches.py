@@ -1,5 +1,6 @@
 """Cut a step's batch into one rank's micro-batches: its sequences, and the positions it holds of each."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import torch
 from torch.nn.functional import pad
 
 from meshwright.program.program import Program
+from meshwright.program.program_parts import Part
 from meshwright.runtime.batch.batch_sharding import rank_positions, sequence_indices
 from meshwright.runtime.batch.document_packing import Packing
 from meshwright.runtime.executor.operator_call import MicroBatch
@@ -47,22 +49,32 @@ def micro_batches(
     program: Program, rank: int, batch: StepBatch, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
     """Return a rank's micro-batches of a step. Document boundaries cover all positions, not only the rank's."""
-    positions = torch.tensor(rank_positions(program.parts.only, rank))
+    of_parts = [_of_part(program, part, rank, batch, divisor, device) for part in program.parts]
+    if len(of_parts) == 1:
+        return of_parts[0]
+    return [replace(alike[0], of_parts=alike) for alike in zip(*of_parts, strict=True)]
 
-    def part(ids: torch.Tensor, rows: range) -> torch.Tensor:
-        return ids[rows.start : rows.stop].index_select(1, positions).t().contiguous().to(device)
 
-    def packing(rows: range) -> Packing | None:
-        return None if batch.begins is None else Packing(batch.begins[rows.start : rows.stop].to(device))
+def _of_part(
+    program: Program, part: Part, rank: int, batch: StepBatch, divisor: int, device: torch.device
+) -> list[MicroBatch]:
+    """Return a rank's micro-batches as the blocks of a part take them."""
+    positions = torch.tensor(rank_positions(part, rank))
+
+    def own(ids: torch.Tensor, rows: Sequence[int]) -> torch.Tensor:
+        return ids[rows].index_select(1, positions).t().contiguous().to(device)
+
+    def packing(rows: Sequence[int]) -> Packing | None:
+        return None if batch.begins is None else Packing(batch.begins[rows].to(device))
 
     further = [batch.ahead(places) for places in range(1, next_token_layers(program) + 1)]
 
-    def made(rows: range) -> MicroBatch:
+    def made(rows: Sequence[int]) -> MicroBatch:
         packed = packing(rows)
         main, *ahead = (
-            MicroBatch(part(of.tokens, rows), part(of.labels, rows), divisor, packed)
+            MicroBatch(own(of.tokens, rows), own(of.labels, rows), divisor, packed)
             for of in (batch, *further)
         )
         return replace(main, further=tuple(ahead))
 
-    return [made(rows) for rows in sequence_indices(program, program.parts.only, rank)]
+    return [made(rows) for rows in sequence_indices(program, part, rank)]

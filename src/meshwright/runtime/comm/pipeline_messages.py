@@ -6,34 +6,66 @@ messages that arrive early wait here. A list that uses messages in another order
 therefore cannot take a wrong message of equal shape. If a step is restarted, its senders restart too: what they sent
 before is dropped, and receives that were posted for later messages take the repeated ones. Sent tensors are held until
 their work has ended, at the latest until the end of the step.
+
+Where two stages have different layouts, a message is several: each rank sends the pieces that ranks of the other stage
+need (``reshard_exchange.py``). All pieces between two ranks keep that order.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
 from meshwright.program.lowering.optimizer_post_validation import before_validation
-from meshwright.program.program import Program, matching_receive
+from meshwright.program.program import (
+    Program,
+    matching_receive,
+    message_bytes,
+    message_part,
+    message_reshard,
+)
 from meshwright.runtime.comm.communicator import Communicator, Work
+from meshwright.runtime.comm.reshard_exchange import PiecesUnderWay, RankExchange, rank_exchange
 from meshwright.schedules.action import Action
 
 AHEAD = 4
 """Receives that are posted beyond the one that is needed."""
 
 
+class Receive(Protocol):
+    """A message that is received."""
+
+    def result(self) -> torch.Tensor:
+        """Wait for the message and return it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMessage:
+    """A message that one rank sends."""
+
+    tensor: torch.Tensor
+    work: Work
+
+    def result(self) -> torch.Tensor:
+        """Wait for the message and return it."""
+        self.work.wait()
+        return self.tensor
+
+
 @dataclass
 class PipelineMessages:
-    """All pipeline messages of one rank in one step."""
+    """All pipeline messages of one rank in one step. ``empty`` allocates memory for a message to a part's block."""
 
     program: Program
     communicator: Communicator
     pipeline_rank: int
-    empty: Callable[[], torch.Tensor]
+    empty: Callable[[int], torch.Tensor]
     peers: dict[int, int] = field(init=False)
     expected: dict[int, deque[Action]] = field(init=False)
-    posted: dict[Action, tuple[torch.Tensor, Work]] = field(default_factory=dict)
+    posted: dict[Action, Receive] = field(default_factory=dict)
+    exchanges: dict[tuple[int, int], RankExchange] = field(default_factory=dict)
     sent: list[tuple[Work, torch.Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -61,8 +93,8 @@ class PipelineMessages:
             ]
             taken = len(self._comes(self.program.lists[source])) - len(posted) - len(left.get(source, ()))
             for _ in range(len(void) - taken):
-                _, work = posted.pop(0) if posted else self._posted(source, "what is void")
-                work.wait()
+                receive = posted.pop(0) if posted else self._posted(source, void[0])
+                receive.result()
             self.posted |= {self.expected[source].popleft(): receive for receive in posted}
 
     def send(self, action: Action, tensor: torch.Tensor) -> None:
@@ -71,16 +103,19 @@ class PipelineMessages:
         assert receive.stage is not None
         target = self.peers[self.program.stages[receive.stage].rank]
         self.sent = [(work, sent) for work, sent in self.sent if not work.is_completed()]
+        exchange = self._exchange(action)
+        if exchange is not None:
+            self.sent += exchange.send(self.communicator, tensor, str(action))
+            return
         tensor = tensor.contiguous()
-        self.sent.append((self.communicator.send(tensor, target, str(action)), tensor))
+        work = self.communicator.send(tensor, target, str(action), message_bytes(self.program, action))
+        self.sent.append((work, tensor))
 
     def receive(self, action: Action) -> torch.Tensor:
         """Wait for the message of a RECV action and return it."""
         if action not in self.posted:
             self._post(next(rank for rank, row in self.expected.items() if action in row), action)
-        tensor, work = self.posted.pop(action)
-        work.wait()
-        return tensor
+        return self.posted.pop(action).result()
 
     def end_step(self) -> None:
         """Wait until all sends have ended. Every expected message must have been taken."""
@@ -95,11 +130,28 @@ class PipelineMessages:
         needed = row.index(action) + 1
         for _ in range(min(len(row), needed + AHEAD)):
             due = row.popleft()
-            self.posted[due] = self._posted(source, str(due))
+            self.posted[due] = self._posted(source, due)
 
-    def _posted(self, source: int, what: str) -> tuple[torch.Tensor, Work]:
-        tensor = self.empty()
-        return tensor, self.communicator.receive(tensor, self.peers[source], what)
+    def _posted(self, source: int, receive: Action) -> Receive:
+        """Start to receive a message, or its pieces."""
+        exchange, tensor = self._exchange(receive), self.empty(message_part(self.program, receive))
+        if exchange is not None:
+            pieces = exchange.post(self.communicator, tensor, str(receive))
+            return PiecesUnderWay(exchange, pieces, tensor)
+        return WholeMessage(tensor, self.communicator.receive(tensor, self.peers[source], str(receive)))
+
+    def _exchange(self, message: Action) -> RankExchange | None:
+        """Return this rank's share of a message between two layouts; None between stages of one."""
+        reshard = message_reshard(self.program, message)
+        if reshard is None:
+            return None
+        assert message.stage is not None
+        way = message.kind.endswith("_B")
+        key = message.stage, way + 2 * message.kind.startswith("RECV")
+        if key not in self.exchanges:
+            rank = self.communicator.rank
+            self.exchanges[key] = rank_exchange(self.program.parts, reshard, "B" if way else "F", rank)
+        return self.exchanges[key]
 
     def _source(self, receive: Action) -> int:
         assert receive.stage is not None

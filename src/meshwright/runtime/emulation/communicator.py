@@ -220,13 +220,13 @@ class EmulatedCommunicator(Communicator):
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def send(self, tensor: torch.Tensor, target: int, what: str) -> Work:
+    def send(self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int) -> Work:
         """Start a send; the message arrives ``message_s`` after its link is free."""
         clock, (action,) = self.clock, parse_actions(what)
         start = clock.begin(clock.links.get(target, 0.0))
         clock.wait_until(start)
         arrival = clock.links[target] = start + self.times.message_s
-        self._note("p2p", MESSAGES, what, self.program.p2p_bytes, (self.rank, target))
+        self._note("p2p", MESSAGES, what, logical_bytes, (self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):
             sent = dist.isend(tensor.copy_(timestamp_message(arrival, matching_receive(action))), dst=target)
         assert sent is not None

@@ -13,6 +13,7 @@ import torch
 
 from meshwright.program.lowering.optimizer_post_validation import before_validation, validation_on
 from meshwright.program.program import Program, matching_receive
+from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.executor.rank_plan import RankPlan
@@ -172,7 +173,7 @@ class Interpreter:
             self.results["F", stage + 1, m] = y
         elif self.vocabulary:
             self.vocabulary.put("BROADCAST_F", m, y)
-        elif self.plan.communicator.place_in(TP) == 0:
+        elif self._communicator_of(stage, -1).place_in(TP) == 0:
             self.states.loss = self.states.loss + y
 
     def backward(self, action: Action) -> None:
@@ -195,7 +196,14 @@ class Interpreter:
         """Return a stage's input: tokens if it is the first stage and looks them up itself."""
         if not self.program.ways.is_first(stage):
             return self.results.pop(("F", stage, m))
-        return self.vocabulary.take(action) if self.vocabulary else self.batches[m].tokens
+        if self.vocabulary:
+            return self.vocabulary.take(action)
+        return self.batches[m].on(self._communicator_of(stage, 0).part_index).tokens
+
+    def _communicator_of(self, stage: int, place: int) -> Communicator:
+        """Return the communicator of a block of a stage."""
+        block = self.program.stages[stage].blocks[place]
+        return self.plan.communicator.on(self.program.parts.of_blocks[block])
 
     def _gradient_for(self, action: Action, stage: int, m: int) -> torch.Tensor | None:
         """Return the gradient of a stage's output; None for a last stage that computes the loss itself."""

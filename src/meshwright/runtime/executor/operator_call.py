@@ -19,6 +19,7 @@ class MicroBatch:
     ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean. ``packing`` holds
     the documents that attention is confined to; None: each sequence is one document. ``further`` holds the tokens and
     labels shifted by one place, by two …, for multi-token-prediction layers; these are skipped if there are none.
+    ``of_parts`` are the tokens that the rank holds in each part of a Program with several.
     """
 
     tokens: torch.Tensor
@@ -26,6 +27,11 @@ class MicroBatch:
     divisor: float
     packing: Packing | None = None
     further: tuple["MicroBatch", ...] = ()
+    of_parts: tuple["MicroBatch", ...] = ()
+
+    def on(self, part: int) -> "MicroBatch":
+        """Return the micro-batch as a rank holds it in a part of the Program."""
+        return self.of_parts[part] if self.of_parts else self
 
     def positions(self, held: torch.Tensor) -> torch.Tensor:
         """Return each held position's offset in its document: (positions, batch).

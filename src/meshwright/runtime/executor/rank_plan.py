@@ -26,8 +26,10 @@ from meshwright.program.model_states.state_elements import EXPERT_MESH, OWN_MESH
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage, table_is_apart
 from meshwright.program.program_parts import Part
+from meshwright.program.reshard import Reshard, Way
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
+from meshwright.runtime.comm.reshard_exchange import RankExchange, rank_exchange
 from meshwright.runtime.executor.block_plan import BlockPlan
 from meshwright.runtime.executor.router_statistics import RouterStatistics
 from meshwright.runtime.kernels import kernel_of
@@ -79,6 +81,14 @@ class RankPlan:
     buffers: Mapping[str, torch.Tensor]
     tally: RouterStatistics = field(default_factory=RouterStatistics)
     hosting: Hosting | None = None
+    exchanges: dict[tuple[int, int, Way], RankExchange] = field(default_factory=dict)
+
+    def reshard_exchange(self, reshard: Reshard, way: Way) -> RankExchange:
+        """Return this rank's share of a change of layout inside a stage."""
+        key = reshard.source, reshard.target, way
+        if key not in self.exchanges:
+            self.exchanges[key] = rank_exchange(self.program.parts, reshard, way, self.communicator.rank)
+        return self.exchanges[key]
 
     @cached_property
     def host(self) -> HostLink:
@@ -118,13 +128,13 @@ class RankPlan:
         places = (place for of_section in self.places.values() for place in of_section)
         return self.program.parts.of(next(place.block for place in places if place.layer == layer))
 
-    def message_buffer(self, *, whole: bool = False) -> torch.Tensor:
-        """Allocate a buffer for one message between pipeline ranks: (sequence, batch, hidden).
+    def message_buffer(self, part: int = 0, *, whole: bool = False) -> torch.Tensor:
+        """Allocate a buffer for one message to a block of a part: (sequence, batch, hidden).
 
         The sequence is cut over cp, and over tp with sequence parallelism; ``whole``: tp does not cut it.
         """
-        part = self.program.parts.only
-        shape, cut = part.shape, part.mode.sequence_parallel and not whole
+        of = self.program.parts[part]
+        shape, cut = of.shape, of.mode.sequence_parallel and not whole
         tokens = int(shape.seq_len) // int(shape.cp) // (int(shape.tp) if cut else 1)
         size = (tokens, int(shape.micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)

@@ -12,6 +12,7 @@ import torch
 
 from meshwright.program.lowering.pass_bodies import units_needed
 from meshwright.program.pass_items import Collective, PassKind, Segment
+from meshwright.program.reshard import Reshard, Way
 from meshwright.runtime.executor.activation_offload import OffloadedPass
 from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
 from meshwright.runtime.executor.intermediate_values import Value, together
@@ -40,11 +41,13 @@ class StageRun:
     parcel: OffloadedPass | None = None
 
     def __post_init__(self) -> None:
-        further = iter(self.batch.further)
+        last = self.plan.program.parts.of_blocks[self.plan.places[self.stage][-1].block]
+        further = iter(self.batch.on(last).further)
         self.runs = [
             BlockRun(block, {op.name: OperatorCall(self._unit, batch) for op in block.operators})
-            for block in self.plan.blocks[self.stage]
-            for batch in (next(further, self.batch) if block.block.predicts_further else self.batch,)
+            for place, block in zip(self.plan.places[self.stage], self.plan.blocks[self.stage], strict=True)
+            for own in (self.batch.on(self.plan.program.parts.of_blocks[place.block]),)
+            for batch in (next(further, self.batch) if block.block.predicts_further else own,)
         ]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -54,6 +57,9 @@ class StageRun:
         """
         main, losses = x, []
         for place in self._pass("F"):
+            if isinstance(place, Reshard):
+                x = main = self._resharded(place, "F", main)
+                continue
             run = self.runs[place]
             if not run.plan.block.predicts_further:
                 x = main = run.forward(main)
@@ -67,23 +73,39 @@ class StageRun:
         self._unpack()
         streams = _Streams(g)
         for place in self._pass("I"):
-            streams.back_through(self.runs[place])
+            self._back_through(place, streams)
         self.passed_back = True
         return streams.together
 
     def weight_gradient(self) -> None:
         """W: compute the gradients of all matrices that I has left."""
         for place in self._pass("W"):
-            self.runs[place].weight_gradient()
+            if not isinstance(place, Reshard):
+                self.runs[place].weight_gradient()
 
     def backward(self, g: torch.Tensor | None) -> torch.Tensor | None:
         """B: run I and W of each block in turn."""
         self._unpack()
         streams = _Streams(g)
         for place in self._pass("B"):
-            streams.back_through(self.runs[place])
-            self.runs[place].weight_gradient()
+            self._back_through(place, streams)
+            if not isinstance(place, Reshard):
+                self.runs[place].weight_gradient()
         return streams.together
+
+    def _back_through(self, place: "int | Reshard", streams: "_Streams") -> None:
+        """Run the input gradient of a block, or move gradients to the layout before."""
+        if isinstance(place, Reshard):
+            streams.main, streams.branch = self._resharded(place, "B", streams.together), None
+        else:
+            streams.back_through(self.runs[place])
+
+    def _resharded(self, reshard: Reshard, way: Way, value: torch.Tensor) -> torch.Tensor:
+        """Return a value in the layout of the next block of a pass."""
+        communicator = self.plan.communicator
+        exchange = self.plan.reshard_exchange(reshard, way)
+        what = "activations" if way == "F" else "gradients of activations"
+        return exchange.run(communicator, value, what)
 
     def offload(self) -> None:
         """Start to copy the saved tensors of the first layers to the host."""
@@ -120,8 +142,11 @@ class StageRun:
         """Return true if a pass computes a block's weight gradients; I does so for the head."""
         return kind in MAKE_GRADIENTS or (kind == "I" and self.runs[place].plan.block.kind == "head")
 
-    def _pass(self, kind: PassKind) -> Iterator[int]:
-        """Yield the indices of a pass's blocks in order, running each one's collectives concurrently."""
+    def _pass(self, kind: PassKind) -> Iterator[int | Reshard]:
+        """Yield the indices of a pass's blocks in order, running each one's collectives concurrently.
+
+        Between blocks of different layouts yield the change.
+        """
         program = self.plan.program
         body = program.bodies[self.stage, kind]
         order = list(range(len(self.runs)))
@@ -131,6 +156,9 @@ class StageRun:
         lots = self.plan.hosting.lots if self.plan.hosting else None
         at = 0
         for segment in body:
+            if segment.reshard is not None:
+                yield segment.reshard
+                continue
             if segment.block is None:
                 overlap.alone(segment, at)
                 continue
@@ -242,6 +270,11 @@ class _OverlappedExchanges:
         """Start the reductions of the block at a place of the order."""
         self.reduced.add(at)
         units = trained(self.plan.units[self.stage][self.order[at]])
+        here = {unit.communicator.part_index for unit in units}
+        others = {item.part for item in items} - here
+        if others:
+            every = self.plan.trained_units_of(self.stage)
+            units += tuple(unit for unit in every if unit.communicator.part_index in others)
         return [PendingExchange(unit.reduce(own_exchanges(unit, items))).begin() for unit in units]
 
     def _needed(self) -> tuple[tuple[BlockOfUnit, ...], ...]:

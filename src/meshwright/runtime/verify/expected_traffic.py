@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from meshwright.program.lowering.optimizer_post_validation import before_validation
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
 from meshwright.program.model_states.base_changes import change_gathers_of
-from meshwright.program.model_states.hidden_matrices import FIRST
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
 from meshwright.program.pass_items import Collective, exchanges_of, legs_of
-from meshwright.program.program import Program
+from meshwright.program.program import Program, message_bytes, message_reshard
+from meshwright.program.reshard import Reshard, Way, transfer_bytes, way_transfers
 from meshwright.runtime.comm.communicator import Traffic
 from meshwright.runtime.comm.process_groups import MESSAGES
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
@@ -28,18 +28,13 @@ STEP = "step"
 
 
 def differing_traffic(
-    program: Program,
-    pipeline_rank: int,
-    log: Sequence[Traffic],
-    *,
-    anew: bool = False,
-    parts: tuple[int, int] = FIRST,
+    program: Program, rank: int, log: Sequence[Traffic], *, anew: bool = False
 ) -> list[str]:
-    """Return the differences between the log of one step and the Program, as text.
+    """Return the differences between a rank's log of one step and the Program, as text.
 
-    ``anew``: the step was restarted. ``parts``: as ``parts_of`` returns them.
+    ``anew``: the step was restarted.
     """
-    expected = expected_traffic(program, pipeline_rank, anew=anew, parts=parts)
+    expected = expected_traffic(program, rank, anew=anew)
     logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
     for entry in log:
         logged.get(entry.action, logged[STEP])[_exchange(entry)] += 1
@@ -47,51 +42,67 @@ def differing_traffic(
     return list(_differences(expected, logged))
 
 
-def expected_traffic(
-    program: Program, pipeline_rank: int, *, anew: bool = False, parts: tuple[int, int] = FIRST
-) -> dict[str, Counter[Exchange]]:
+def expected_traffic(program: Program, rank: int, *, anew: bool = False) -> dict[str, Counter[Exchange]]:
     """Return the exchanges of a rank in a step: by pass and message, and for the rest of the step.
 
     A restarted step repeats the actions before VALIDATE, and the gathers at the end of the previous step.
     """
     expected: dict[str, Counter[Exchange]] = {STEP: Counter()}
-    actions = program.lists[pipeline_rank]
+    actions = program.lists[program.parts.pipeline_rank(rank)]
     again = (*before_validation(actions), *late_gathers(actions)) if anew else ()
     for action in (*actions, *again):
         if action.kind == "STEP":
-            items = optimizer_exchanges(program, pipeline_rank, parts)
+            items = optimizer_exchanges(program, rank)
             expected[STEP].update(map(_exchange, items))
             continue
         named = action.kind in (*PASS_KINDS, *EXCHANGES, "SEND_F", "SEND_B", *SUM_SENDS)
-        expected.setdefault(str(action) if named else STEP, Counter()).update(_exchanges(program, action))
+        expected.setdefault(str(action) if named else STEP, Counter()).update(
+            _exchanges(program, action, rank)
+        )
     return expected
 
 
-def parts_of(program: Program, rank: int) -> tuple[int, int]:
-    """Return a rank's places among the ranks of its dense shards, and of its experts' shards."""
-    dense = program.parts.only.grid.group_of(rank, DENSE_SHARD_AXES).index(rank)
-    return dense, program.parts.only.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank)
-
-
-def optimizer_exchanges(program: Program, pipeline_rank: int, parts: tuple[int, int]) -> Iterator[Collective]:
-    """Yield the exchanges of a rank's optimizer step; the Program's are those of the first parts."""
-    for stage in program.stages_of(pipeline_rank):
+def optimizer_exchanges(program: Program, rank: int) -> Iterator[Collective]:
+    """Yield the exchanges of a rank's optimizer step; the Program's are those of the first of the ranks that share."""
+    for stage in program.stages_of(program.parts.pipeline_rank(rank)):
         yield from change_gathers_of(program, stage.index)
-        part = program.parts.only
-        units = matrix_units([program.blocks[block] for block in stage.blocks], part.mode)
-        items = step_exchanges(units, part.sharding, part.shape, program.stack, parts)
-        yield from (item for item in items if program.group_size(item.axes) > 1)
+        if program.stack.optimizer.kind.of_matrices:
+            part = program.parts.only
+            places = (
+                part.grid.group_of(rank, DENSE_SHARD_AXES).index(rank),
+                part.expert_grid.group_of(rank, EXPERT_SHARD_AXES).index(rank),
+            )
+            units = matrix_units([program.blocks[block] for block in stage.blocks], part.mode)
+            items = step_exchanges(units, part.sharding, part.shape, program.stack, places)
+            yield from (item for item in items if program.group_size(item.axes) > 1)
 
 
-def _exchanges(program: Program, action: Action) -> Iterator[Exchange]:
+def _exchanges(program: Program, action: Action, rank: int) -> Iterator[Exchange]:
     if action.kind in ("SEND_F", "SEND_B"):
-        yield "p2p", MESSAGES, float(program.p2p_bytes)
+        reshard = message_reshard(program, action)
+        if reshard is None:
+            yield "p2p", MESSAGES, float(message_bytes(program, action))
+        else:
+            yield from _pieces(program, reshard, "F" if action.kind == "SEND_F" else "B", rank)
         return
     if action.kind in SUM_SENDS:
         yield "p2p", MESSAGES, float(NORM_BYTES)
         return
+    if action.kind in PASS_KINDS:
+        assert action.stage is not None
+        for segment in program.bodies[action.stage, action.kind]:
+            if segment.reshard is not None:
+                yield from _pieces(program, segment.reshard, "F" if segment.kind == "F" else "B", rank)
     own = in_pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from map(_exchange, own)
+
+
+def _pieces(program: Program, reshard: Reshard, way: Way, rank: int) -> Iterator[Exchange]:
+    """Yield what a rank sends in a change of layout."""
+    hidden = program.hidden
+    for transfer in way_transfers(program.parts, reshard, way):
+        if transfer.source == rank != transfer.target:
+            yield "p2p", MESSAGES, float(transfer_bytes(transfer, hidden))
 
 
 def _exchange(of: Collective | Traffic) -> Exchange:

@@ -26,7 +26,7 @@ from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome
 from meshwright.runtime.verify.expected_copies import differing_copies
-from meshwright.runtime.verify.expected_traffic import differing_traffic, parts_of
+from meshwright.runtime.verify.expected_traffic import differing_traffic
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
 from meshwright.runtime.verify.routed_traffic import routed_differences
@@ -195,12 +195,9 @@ def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> 
     limit = trial.options.clip
     clipped = [False, *(limit is not None and norm > limit for norm in expected.norms)]
     for rank, record in enumerate(everyone):
-        parts = parts_of(trial.program, rank)
         for step, log in enumerate(record.traffic):
             anew = trial.program.steps_overlap and clipped[step]
-            for difference in differing_traffic(
-                trial.program, record.pipeline_rank, log, anew=anew, parts=parts
-            ):
+            for difference in differing_traffic(trial.program, rank, log, anew=anew):
                 yield f"rank {rank}, step {step + 1}: {difference}"
         for step, copies in enumerate(record.copies):
             for difference in differing_copies(trial.program, record.pipeline_rank, copies):

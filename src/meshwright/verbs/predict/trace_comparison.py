@@ -7,7 +7,7 @@ from meshwright.ingestion.kineto.collective_axes import plan_axes
 from meshwright.ingestion.kineto.prediction_comparison import ComparisonRow, compare_with_prediction
 from meshwright.ingestion.kineto.trace_breakdown import TraceBreakdown, read_kineto
 from meshwright.plans.resolve import Resolved
-from meshwright.program.lowering.lower_plan import attention_grid, experts_grid
+from meshwright.program.lowering.plan_parts import attention_grid, experts_grid
 from meshwright.verbs.predict.predict_plan import constants_remarks, predicted
 
 SUFFIXES = (".json", ".json.gz", ".gz")

@@ -15,6 +15,7 @@ from meshwright.cost.operators.program_passes import (
     pass_parts,
     rank_perturbation_seconds,
     rank_step_seconds,
+    slowest_message_seconds,
 )
 from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
 from meshwright.program.lowering.step_collectives import NORM_BYTES
@@ -35,7 +36,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             key: tuple(float(prices.collective(item)) for item in items)
             for key, items in program.collectives.items()
         },
-        message_s=float(message_seconds(prices.mesh, forms, program.p2p_bytes)),
+        message_s=slowest_message_seconds(program, prices),
         send_occupancy=message_occupancy(program, forms),
         sums_s=float(message_seconds(prices.mesh, forms, NORM_BYTES)),
         exchange_occupancy=exchange_occupancy(program, forms),

@@ -1,0 +1,37 @@
+"""One layout of a plan by itself: the plan that has it everywhere.
+
+Rules and lowering read a layout so, with the states, the gathers and the sequences of a replica that are its own.
+"""
+
+from meshwright.plans.forms.long import Layout, LongPlan
+
+
+def plan_of_layout(plan: LongPlan, name: str) -> LongPlan:
+    """Return ``plan`` with the layout ``name`` for all layers; a plan with no other one is returned as it is."""
+    layout = plan.layouts[name]
+    if len(plan.layouts) == 1 and layout.states is None and layout.gather is None:
+        return plan
+    return plan.model_copy(
+        update={
+            "layouts": {name: layout.model_copy(update={"states": None, "gather": None})},
+            "states": plan.states if layout.states is None else layout.states,
+            "gather": layout.gather or plan.gather,
+            "layers": {key: rule.model_copy(update={"layout": name}) for key, rule in plan.layers.items()},
+            "pipeline": plan.pipeline.model_copy(
+                update={"micro_batch": sequences_together(plan) // replicas(layout)}
+            ),
+        }
+    )
+
+
+def replicas(layout: Layout) -> int:
+    """Return the number of data-parallel replicas of a layout."""
+    return layout.grid.dp_replicate * layout.grid.dp_shard
+
+
+def sequences_together(plan: LongPlan) -> int:
+    """Return the sequences that move through the pipeline together.
+
+    ``pipeline.micro_batch`` counts those of one replica in the layout with most replicas.
+    """
+    return plan.pipeline.micro_batch * max(replicas(layout) for layout in plan.layouts.values())
