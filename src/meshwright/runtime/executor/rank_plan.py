@@ -215,7 +215,7 @@ def rank_plan(
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
     routing = numerics.routing
     tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
-    tables, buffers = Tables(), _buffers(model, places, communicator, precision)
+    tables, buffers = [Tables() for _ in program.parts], _buffers(model, places, communicator, precision)
     blocks = {
         stage: tuple(
             _block_plan(
@@ -228,7 +228,7 @@ def rank_plan(
                     communicator=communicator.on(program.parts.of_blocks[place.block]),
                     precision=precision,
                     sequence_parallel=program.parts.of(place.block).mode.sequence_parallel,
-                    tables=tables,
+                    tables=tables[program.parts.of_blocks[place.block]],
                     unit_name=place.name,
                     layer=place.layer,
                     buffers=buffers,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from meshwright.program.lowering.step_collectives import reduces_stages
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import TABLE, RankPlan, own_exchanges
 from meshwright.runtime.state.frozen_unit import FrozenUnit
@@ -22,6 +23,8 @@ class GradientReductions:
             self._end_begun()  # gradients of only one stage are reduced at a time
         items = self.plan.program.collectives[action.stage, "REDUCE"]
         for unit in self.plan.trained_units_of(action.stage):
+            if not reduces_stages(unit.communicator.part):
+                continue  # its passes have done so
             own = own_exchanges(unit, items)
             self.begun.append((PendingExchange(unit.reduce(own)).begin(), len(own)))
 

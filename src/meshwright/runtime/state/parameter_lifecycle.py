@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
+from meshwright.program.lowering.step_collectives import NORM_BYTES, gathers_stages, late_gathers
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
@@ -82,9 +82,10 @@ class StepStates:
         """Start to gather the parameters of a stage."""
         assert action.stage is not None
         items = self.plan.program.collectives[action.stage, "GATHER"]
+        every = self.plan.units_of(action.stage)
+        units = [unit for unit in every if gathers_stages(unit.communicator.part)]
         self.gathering[action.stage] = [
-            PendingExchange(unit.gather(own)).begin()
-            for unit, own in dealt(self.plan.units_of(action.stage), items)
+            PendingExchange(unit.gather(own)).begin() for unit, own in dealt(units, items)
         ]
 
     def ready(self, stage: int | None) -> None:

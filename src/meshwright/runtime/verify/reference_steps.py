@@ -129,7 +129,7 @@ def _loss_of(
     share: float = 1.0,
 ) -> torch.Tensor:
     """Return the loss of sequences that are a ``share`` of a batch of so many ``counted`` labels."""
-    together = int(trial.program.parts.only.shape.micro_batch)
+    together = min(int(part.shape.micro_batch) for part in trial.program.parts)
     return reference_loss(
         trial.model,
         tensors,
