@@ -152,7 +152,7 @@ def price_rows() -> Iterator[str]:
         prices = program_prices(program, plan.setting)
         ranks = range(program.pipeline_ranks)
         seconds = max(rank_step_seconds(program, prices, rank) for rank in ranks)
-        ledgers = [rank_ledger(program, rank, plan.long.sharding, plan.setting.cluster) for rank in ranks]
+        ledgers = [rank_ledger(program, rank, plan.setting.cluster) for rank in ranks]
         states = max(ledger["optimizer"] for ledger in ledgers)
         every = max(sum(ledger.values()) for ledger in ledgers)
         numbers = (

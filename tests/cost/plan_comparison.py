@@ -26,10 +26,7 @@ def hold_together(chosen):
     errors = []
     for row, plan in enumerate(chosen.plans):
         program, simulated = lower_and_simulate(chosen.long(plan), setting)
-        ledgers = [
-            rank_ledger(program, rank, plan.sharding, setting.cluster)
-            for rank in range(program.pipeline_ranks)
-        ]
+        ledgers = [rank_ledger(program, rank, setting.cluster) for rank in range(program.pipeline_ranks)]
         worst = max(ledgers, key=lambda ledger: sum(ledger.values()))
         assert {kind: estimates.memory[kind][row] for kind in worst} == worst, plan
         assert {name: int(traffic[name][row]) for name in traffic} == program_traffic(program), plan

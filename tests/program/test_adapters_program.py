@@ -42,7 +42,7 @@ def adapter_elements(rank):
     ("base", "each"), [(None, 2.0), ("int8", 1.0 + 4 / HIDDEN), ("nf4", 0.5 + 1 / 64 + 4 / (64 * 256))]
 )
 def test_a_device_holds_the_base_in_its_type_and_states_of_adapters_only(base, each):
-    program, sharding, cluster = lowered({"rank": 16, "base": base})
+    program, _, cluster = lowered({"rank": 16, "base": base})
     held = {kind: program.held_bytes(0, kind) for kind in ("parameter", "gradient", "optimizer")}
     trained = adapter_elements(16)
     norms = (2 * LAYERS + 1) * HIDDEN
@@ -50,7 +50,7 @@ def test_a_device_holds_the_base_in_its_type_and_states_of_adapters_only(base, e
     assert held["parameter"] == pytest.approx(LAYERS * MATRICES * each + others, rel=2e-3)
     assert held["gradient"] == program.stack.gradient_bytes * trained
     assert held["optimizer"] == program.stack.optimizer_bytes * trained
-    assert rank_ledger(program, 0, sharding, cluster)["parameters"] == held["parameter"]
+    assert rank_ledger(program, 0, cluster)["parameters"] == held["parameter"]
 
 
 def test_a_gather_moves_the_quantised_bytes():

@@ -47,7 +47,7 @@ def owners(lowered_plan, unit, row):
     """How many ranks of the unit's stage hold each element of each padded tensor, by enumeration."""
     program = lowered_plan.program
     grid = program.parts.only.expert_grid if unit.expert else program.parts.only.grid
-    shapes = [padded_shape(parameter, program) for parameter in unit.parameters]
+    shapes = [padded_shape(parameter, program, program.parts.only) for parameter in unit.parameters]
     counts = [np.zeros(np.prod(shape), dtype=int) for shape in shapes]
     cut = [axis for axis in row.layout if "shard" in axis or axis == "cp"]
     stage_rank = program.stages[unit.stage].rank

@@ -102,8 +102,8 @@ def _paths(value: object, path: str) -> list[str]:
 
 
 def _devices(plan: LongPlan) -> int:
-    grids = [layout.grid for layout in plan.layouts.values()]
-    return plan.pipeline.ranks * sum(prod((g.dp_replicate, g.dp_shard, g.cp, g.tp)) for g in grids)
+    layout = next(iter(plan.layouts.values()))
+    return plan.pipeline.ranks * prod(layout.grid.model_dump().values())
 
 
 def _stages(plan: LongPlan, layers: int) -> list[dict[str, object]]:

@@ -64,7 +64,7 @@ def placed(program: Program, plan: LongPlan, setting: Setting) -> ChunkPlacement
     size = plan.offload.chunk_mib
     layout = chunk_layout(program, None if size is None or isinstance(size, str) else size)
     ledger, ranks = (
-        rank_ledger(program, 0, plan.sharding, setting.cluster),
+        rank_ledger(program, 0, setting.cluster),
         int(program.parts.only.shape.shard),
     )
     gathered = GROUPS * ranks * PARAMETER_BYTES * layout.elements if ranks > 1 else 0

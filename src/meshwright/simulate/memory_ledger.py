@@ -7,7 +7,7 @@ brings is held from when it begins (``schedules/activation_offload.py``).
 Where steps are validated afterwards, what they overwrite is kept meanwhile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.memory.backward_peak import Moment, StageBlocks, moments, worst_moment
@@ -18,50 +18,79 @@ from meshwright.cost.memory.zero_unsharded_buffers import (
     unit_buffer_bytes,
     whole_parameter_bytes,
 )
-from meshwright.plans.forms.short import ShardingName
 from meshwright.program.activation_bytes import kept_bytes, logit_bytes, working_bytes
-from meshwright.program.local_shape import Number
+from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.optimizer_post_validation import saves_states
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
-from meshwright.program.model_states.stack_zero_semantics import effective_sharding
 from meshwright.program.model_states.state_elements import (
     Elements,
     StateKind,
-    block_elements,
     bytes_per_element,
+    elements_of_parts,
     embedding_names,
 )
 from meshwright.program.model_states.states_on_host import host_bytes
 from meshwright.program.pipeline_vocabulary import ends_together
 from meshwright.program.program import Program, Stage
+from meshwright.program.program_parts import Part
 from meshwright.schedules.action import PASS_KINDS
 from meshwright.schedules.activation_offload import COPIES
+from meshwright.stack.stack import Stack
 
 
-def rank_ledger(program: Program, rank: int, sharding: ShardingName, cluster: Cluster) -> dict[str, int]:
-    """Peak of one pipeline rank by kind, in bytes; ``sharding`` is the plan's."""
-    stages, part = program.sections_of(rank), program.parts.only
-    every = block_elements(program.blocks, part.shape, ends_together=ends_together(program))
-    whole = add(*(every[b] for s in stages for b in s.blocks))
-    rule = ZeroBufferRule(effective_sharding(sharding, program.stack), part.mode.gather, part.mode.reduce)
+def rank_ledger(program: Program, rank: int, cluster: Cluster) -> dict[str, int]:
+    """Peak of one pipeline rank by kind, in bytes."""
+    stages, rules = program.sections_of(rank), [_buffer_rule(part) for part in program.parts]
+    every = elements_of_parts(program.blocks, program.parts, ends_together=ends_together(program))
+
+    def rule(block: int) -> ZeroBufferRule:
+        return rules[program.parts.of_blocks[block]]
+
     found = [m for s in stages for m in moments(_stage_blocks(program, s, every), rule, program.stack)]
     worst = worst_moment([Moment(0, 0), *found])
     working, buffers, freed = (int(part) for part in (worst.working, worst.buffers, worst.freed))
+    whole = {part for part, of in enumerate(rules) if of.gradients_are_whole}
     return {
         "parameters": _device_bytes(program, rank, "parameter"),
-        "gradients": 0 if rule.gradients_are_whole else _device_bytes(program, rank, "gradient"),
+        "gradients": _gradient_shard_bytes(program, rank, whole),
         "optimizer": _device_bytes(program, rank, "optimizer") * (1 + saves_states(program, rank)),
         "activations": peak_activation_bytes(program, rank) + min(working - freed, 0),
         "working": max(working - freed, 0),
         "buffers": _buffers_of_host_states(program, rank, every)
         + (
             _unit_buffers(program, rank, every)
-            if rule.by_unit
-            else buffers + int(stage_buffer_bytes(rule, whole, program.stack))
+            if program.parts.by_unit
+            else buffers + _stage_buffers(program, rank, every, rules)
         ),
         "workspace": int(workspace_bytes(cluster)),
     }
+
+
+def _buffer_rule(part: Part) -> ZeroBufferRule:
+    return ZeroBufferRule(part.sharding, part.mode.gather, part.mode.reduce)
+
+
+def _gradient_shard_bytes(program: Program, rank: int, whole: Collection[int]) -> int:
+    """Return the bytes of gradients on a rank's device, without those of parts that hold them ``whole``, as buffers."""
+    if len(whole) == len(program.parts):
+        return 0
+    mine = {section.index for section in program.sections_of(rank)}
+    rows = (row for row in program.states if row.kind == "gradient" and row.stage in mine)
+    return _device_bytes(program, rank, "gradient") - sum(
+        row.total_bytes for row in rows if row.part in whole
+    )
+
+
+def _stage_buffers(
+    program: Program, rank: int, every: Mapping[int, Elements], rules: Sequence[ZeroBufferRule]
+) -> int:
+    """Return the bytes that are whole during all passes of a rank's stages."""
+    blocks = [block for section in program.sections_of(rank) for block in section.blocks]
+    return sum(
+        int(stage_buffer_bytes(rules[part], add(*(every[block] for block in own)), program.stack))
+        for part, own in program.parts.blocks_by_part(blocks).items()
+    )
 
 
 def _device_bytes(program: Program, rank: int, kind: StateKind) -> int:
@@ -83,8 +112,12 @@ def _buffers_of_host_states(program: Program, rank: int, every: Mapping[int, Ele
 
 def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements]) -> StageBlocks:
     """Return the blocks of a stage. With the head, and one stage a rank, they free what they kept."""
-    part = program.parts.only
-    blocks, of_mode = program.blocks, (part.shape, part.mode, program.stack)
+    blocks = program.blocks
+
+    def of_mode(block: int) -> tuple[LocalShape, Mode, Stack]:
+        part = program.parts.of(block)
+        return part.shape, part.mode, program.stack
+
     head = program.stages[-1].blocks[-1]
     has_head = blocks[head].kind == "head" and head in stage.blocks and stage not in program.shares
     alone = len(program.stages) == program.pipeline_ranks and not (program.split or program.shares)
@@ -92,9 +125,9 @@ def _stage_blocks(program: Program, stage: Stage, every: Mapping[int, Elements])
     return StageBlocks(
         blocks=stage.blocks,
         elements=lambda block: every[block],
-        kept=lambda block: kept_bytes(blocks[block], *of_mode) if frees else 0,
-        working=lambda block: working_bytes(blocks[block], *of_mode),
-        logits=logit_bytes(blocks[head], *of_mode) if frees else 0,
+        kept=lambda block: kept_bytes(blocks[block], *of_mode(block)) if frees else 0,
+        working=lambda block: working_bytes(blocks[block], *of_mode(block)),
+        logits=logit_bytes(blocks[head], *of_mode(head)) if frees else 0,
         head=head if has_head else None,
         tied=program.stages[0].blocks[0] if has_head and _is_tied(program, head) else None,
     )

@@ -76,7 +76,7 @@ def _chunked_estimate(plan: LongPlan, setting: Setting) -> Estimate:
 def estimate(plan: LongPlan, setting: Setting, program: Program, simulation: Simulation) -> Estimate:
     """Return the times of a simulated step, and its memory ledger."""
     ranks = range(program.pipeline_ranks)
-    ledgers = tuple(rank_ledger(program, r, plan.sharding, setting.cluster) for r in ranks)
+    ledgers = tuple(rank_ledger(program, r, setting.cluster) for r in ranks)
     host = tuple(peak_host_bytes(program, r) for r in ranks)
     return Estimate(_parts(program, simulation, setting), ledgers, "simulation of the lowered Program", host)
 

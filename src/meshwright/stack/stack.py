@@ -143,6 +143,8 @@ class Stack:
         recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.
     recomputes_by_layer
         layers may recompute different things; False: all of them alike, on every rank.
+    layouts_by_layer
+        layers may have different layouts: degrees, context forms, sharding; False: one for all of them.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
     state_offloads, keeps_offloaded_gradients
@@ -250,6 +252,7 @@ class Stack:
     norm_products: tuple[str, ...] = ()
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     recomputes_by_layer: bool = False
+    layouts_by_layer: bool = False
     offloads_activations: bool = False
     state_offloads: tuple[StateOffload, ...] = ()
     keeps_offloaded_gradients: bool = False

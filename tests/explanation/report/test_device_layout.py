@@ -81,7 +81,8 @@ def test_indices_are_those_of_the_mesh(model, devices, layout):
 
 def test_nodes_follow_their_order():
     program, cluster = program_of("llama-3.1-8b", 16, {"pp": 2, "tp": 8})
-    found = device_layout(replace(program, parts=(replace(program.parts.only, node_order=(1, 0)),)), cluster)
+    ordered = replace(program.parts.only, node_order=(1, 0))
+    found = device_layout(replace(program, parts=replace(program.parts, every=(ordered,))), cluster)
     nodes = [column["nodes"][0] for column in found["pipeline_ranks"]]
     assert [node["node"] for node in nodes] == [1, 0]
     assert [node["devices"][0]["device"] for node in nodes] == [8, 0]

@@ -56,7 +56,11 @@ class StageBlocks:
     tied: int | None = None
 
 
-def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[Moment]:
+RuleOf = Callable[[int], ZeroBufferRule]
+"""The rule of each block; all blocks of one layout have one."""
+
+
+def moments(stage: StageBlocks, rule: RuleOf, stack: Stack) -> Iterator[Moment]:
     """Yield every moment that may be the peak."""
     if stage.head is not None:
         yield Moment(0, _gathered_for_loss(stage, stage.head, rule))
@@ -69,7 +73,7 @@ def moments(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Iterator[
             yield Moment(0, _at_end(stage, before, block, rule, stack), freed.total)
 
 
-def least_buffers(stage: StageBlocks, rule: ZeroBufferRule, stack: Stack) -> Number:
+def least_buffers(stage: StageBlocks, rule: RuleOf, stack: Stack) -> Number:
     """Return a lower bound of a stage's buffers at its peak, in bytes.
 
     Without the head the largest ``working`` adds to it.
@@ -93,39 +97,46 @@ def _during(
     before: int | None,
     block: int,
     behind: int | None,
-    rule: ZeroBufferRule,
+    rule: RuleOf,
     stack: Stack,
 ) -> Number:
     """Bytes of buffers while a block's backward pass runs."""
     here = stage.elements(block)
-    gathered = gathered_bytes(rule, here, _unit(stage, before))
-    sent = message_bytes(rule, _unit(stage, behind), stack)
-    return gathered + own_gradient_bytes(rule, here) + sent + _of_table(stage, block, rule)
+    gathered = gathered_bytes(rule(block), here) + _gathered(stage, before, rule)
+    sent = 0 if behind is None else message_bytes(rule(behind), _unit(stage, behind), stack)
+    return gathered + own_gradient_bytes(rule(block), here) + sent + _of_table(stage, block, rule)
 
 
-def _at_end(stage: StageBlocks, before: int | None, block: int, rule: ZeroBufferRule, stack: Stack) -> Number:
+def _at_end(stage: StageBlocks, before: int | None, block: int, rule: RuleOf, stack: Stack) -> Number:
     """Bytes of buffers when a block's gradients have been copied into their message."""
-    here, ahead = stage.elements(block), gathered_bytes(rule, _unit(stage, before))
-    sent = message_bytes(rule, here, stack)
-    return ahead + own_gradient_bytes(rule, here) + sent + _of_table(stage, block, rule)
+    here, ahead = stage.elements(block), _gathered(stage, before, rule)
+    sent = message_bytes(rule(block), here, stack)
+    return ahead + own_gradient_bytes(rule(block), here) + sent + _of_table(stage, block, rule)
 
 
-def _unit(stage: StageBlocks, block: int | None) -> Elements:
+def _gathered(stage: StageBlocks, block: int | None, rule: RuleOf) -> Number:
+    """Bytes of a neighbour's gathered parameters."""
+    return 0 if block is None else gathered_bytes(rule(block), _unit(stage, block))
+
+
+def _unit(stage: StageBlocks, block: int) -> Elements:
     """Return what a neighbour gathers and reduces; a tied table comes and goes at other times."""
-    return NOTHING if block is None or block == stage.tied else stage.elements(block)
+    return NOTHING if block == stage.tied else stage.elements(block)
 
 
-def _of_table(stage: StageBlocks, block: int, rule: ZeroBufferRule) -> Number:
+def _of_table(stage: StageBlocks, block: int, rule: RuleOf) -> Number:
     """Bytes of a tied table and its gradients during another block's backward pass."""
     if stage.tied is None or block == stage.tied:
         return 0
-    table = stage.elements(stage.tied)
-    return gathered_bytes(rule, table) + own_gradient_bytes(rule, table)
+    table, of = stage.elements(stage.tied), rule(stage.tied)
+    return gathered_bytes(of, table) + own_gradient_bytes(of, table)
 
 
-def _gathered_for_loss(stage: StageBlocks, head: int, rule: ZeroBufferRule) -> Number:
-    tables = () if stage.tied is None else (stage.elements(stage.tied),)
-    return gathered_bytes(rule, stage.elements(head), *tables)
+def _gathered_for_loss(stage: StageBlocks, head: int, rule: RuleOf) -> Number:
+    found = gathered_bytes(rule(head), stage.elements(head))
+    return (
+        found if stage.tied is None else found + gathered_bytes(rule(stage.tied), stage.elements(stage.tied))
+    )
 
 
 class _Freed:

@@ -61,7 +61,9 @@ def least_held(group: PlanGroup) -> Floats:
     On ranks without the head the largest ``working`` adds to it.
     """
     rule, stack = _rule(group), group.setting.stack
-    of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
+    of_kinds = [
+        np.floor(_per_plan(least_buffers(s, lambda block: rule, stack), group)) for s in _stages(group)
+    ]
     passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)
     states = sum(_of_states(group).values(), start=_buffers_of_host_states(group))
     return np.asarray(states + _whole_all_along(group) + (0 if rule.by_unit else passing))
@@ -238,8 +240,8 @@ def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
     """Return the moments that hold most beyond kept activations, fields are (n,), and which of them each rank has."""
     rule, stack = _rule(group), group.setting.stack
     nothing = Moment(np.zeros(len(group.plans)), 0)
-    of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
-    share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
+    of_kinds = [list(moments(stage, lambda block: rule, stack)) for stage in _stages(group)]
+    share = [] if group.share is None else list(moments(_vocabulary(group), lambda block: rule, stack))
     kinds = [tuple(dict.fromkeys(at)) for at in group.kind_of[group.stages_at.T].tolist()]
     different = list(dict.fromkeys(kinds))
     worst = [

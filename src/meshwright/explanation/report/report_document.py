@@ -124,7 +124,7 @@ def _simulated(resolved: Resolved) -> Data:
         return {"layout": layout, "timeline": None, "memory_over_time": None, "not_simulated": why}
     program, simulation = lower_and_simulate(resolved.long, setting)
     ranks = range(program.pipeline_ranks)
-    ledgers = [rank_ledger(program, rank, resolved.long.sharding, setting.cluster) for rank in ranks]
+    ledgers = [rank_ledger(program, rank, setting.cluster) for rank in ranks]
     return {
         "layout": device_layout(program, setting.cluster),
         "timeline": step_timeline(program, simulation, pass_parts(program, program_prices(program, setting))),

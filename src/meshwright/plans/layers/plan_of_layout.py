@@ -24,6 +24,11 @@ def plan_of_layout(plan: LongPlan, name: str) -> LongPlan:
     )
 
 
+def each_layout(plan: LongPlan) -> list[LongPlan]:
+    """Return the plans that have one of ``plan``'s layouts each."""
+    return [plan_of_layout(plan, name) for name in plan.layouts]
+
+
 def replicas(layout: Layout) -> int:
     """Return the number of data-parallel replicas of a layout."""
     return layout.grid.dp_replicate * layout.grid.dp_shard

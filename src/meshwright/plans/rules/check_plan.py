@@ -9,6 +9,7 @@ plans for it, exports to it or runs on it. Who only predicts takes them as remar
 exporter could not write.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from meshwright.cluster.cluster import Cluster
@@ -16,11 +17,12 @@ from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.conversion import shorten
 from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.layers.plan_of_layout import each_layout
 from meshwright.plans.rules.activation_offload import OFFLOAD_RULES
 from meshwright.plans.rules.adapters import ADAPTER_RULES
-from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
+from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES, layers_and_stages
 from meshwright.plans.rules.context_parallel import CONTEXT_RULES
-from meshwright.plans.rules.degrees import DEGREE_RULES
+from meshwright.plans.rules.degrees import DEGREE_RULES, device_product
 from meshwright.plans.rules.expert_order import EXPERT_RULES
 from meshwright.plans.rules.forward_only import FORWARD_ONLY_RULES
 from meshwright.plans.rules.node_order import NODE_RULES
@@ -28,6 +30,7 @@ from meshwright.plans.rules.not_in_this_release import unsupported
 from meshwright.plans.rules.offload_of_states import HOST_STATE_RULES
 from meshwright.plans.rules.routing_and_capacity import ROUTING_RULES
 from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_field
+from meshwright.plans.rules.several_layouts import LAYOUT_RULES, PLAN_RULES, layouts_by_stack
 from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
@@ -55,6 +58,9 @@ RULES: tuple[Rule, ...] = (
     *ADAPTER_RULES,
 )
 
+ONE_LAYOUT_RULES: tuple[Rule, ...] = (device_product, layers_and_stages)
+"""Rules that a rule for all layouts of a plan replaces where it has several."""
+
 
 def check_plan(
     plan: LongPlan, model: ModelGraph, cluster: Cluster, stack: Stack, *, stack_binds: bool = True
@@ -68,24 +74,47 @@ def problems_by_rule(
 ) -> list[tuple[str, Problem]]:
     """Everything that is wrong or doubtful with the rule's name, what is unsupported included; empty for a good plan.
 
-    Fields are named as in the short form where ``plan`` has one. The rules read one layout: of a plan with
-    several only what is unsupported comes back. What the stack cannot do is a warning unless ``stack_binds``; limits of
+    Fields are named as in the short form where ``plan`` has one. Of a plan with several layouts each is checked as the
+    only one, and all of them together. What the stack cannot do is a warning unless ``stack_binds``; limits of
     single frameworks are asked only of plans that are legal otherwise.
     """
-    problems = [("unsupported", problem) for problem in unsupported(plan)]
-    if len(plan.layouts) != 1:
-        return problems
     stack = stack.base or stack  # the rules read the plan's element types themselves
-    case = RuleInput(plan, model, cluster, stack)
-    problems += [(rule.__name__, problem) for rule in RULES for problem in rule(case)]
+    whole, several = RuleInput(plan, model, cluster, stack), len(plan.layouts) > 1
+    problems = [("unsupported", problem) for problem in unsupported(plan)]
+    problems += _found((*PLAN_RULES, *(LAYOUT_RULES if several else ())), whole)
+    cases = [RuleInput(one, model, cluster, stack) for one in each_layout(plan)]
+    rules = [rule for rule in RULES if rule not in ONE_LAYOUT_RULES] if several else RULES
+    problems += [found for case in cases for found in _named(case, _found(rules, case))]
     legal = not any(problem.severity == "error" for _, problem in problems)
-    of_stack = [(rule.__name__, problem) for rule in STACK_RULES for problem in rule(case)]
-    if legal and case.workload is not None:
-        values = values_of(plan, case.arch, case.workload, stack)
-        of_stack += [(one.find.__name__, problem) for one in limits_of(stack) for problem in one.find(values)]
+    of_stack = _found((layouts_by_stack,), whole) if several else []
+    for case in cases:
+        found = _found(STACK_RULES, case)
+        if legal and case.workload is not None:
+            values = values_of(case.plan, case.arch, case.workload, stack)
+            found += [
+                (one.find.__name__, problem) for one in limits_of(stack) for problem in one.find(values)
+            ]
+        of_stack += _named(case, found)
     if not stack_binds:
         of_stack = [(rule, replace(problem, severity="warning")) for rule, problem in of_stack]
-    problems += of_stack
-    if shorten(plan) is not None:
-        return problems
-    return [(rule, with_long_form_field(problem, case.layout_name)) for rule, problem in problems]
+    return _distinct([*problems, *of_stack])
+
+
+def _found(rules: Iterable[Rule], case: RuleInput) -> list[tuple[str, Problem]]:
+    return [(rule.__name__, problem) for rule in rules for problem in rule(case)]
+
+
+def _named(case: RuleInput, found: list[tuple[str, Problem]]) -> list[tuple[str, Problem]]:
+    """Return problems with fields of the long form where the plan has no other."""
+    if shorten(case.plan) is not None:
+        return found
+    return [(rule, with_long_form_field(problem, case.layout_name)) for rule, problem in found]
+
+
+def _distinct(found: list[tuple[str, Problem]]) -> list[tuple[str, Problem]]:
+    """Return each problem once: several layouts may have the same."""
+    return list(
+        {
+            (problem.field, str(problem.value), problem.rule): (rule, problem) for rule, problem in found
+        }.values()
+    )

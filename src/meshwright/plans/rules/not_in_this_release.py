@@ -14,6 +14,7 @@ from meshwright.plans.forms.conversion import ZERO_STATES
 from meshwright.plans.forms.host_offload import NVME
 from meshwright.plans.forms.long import NOT_YET, SPREAD, Layout, LongPlan, ShardAxis, States
 from meshwright.plans.forms.short import CapacitySpec, ShardingName, ShortPlan, WorkloadSpec
+from meshwright.plans.layers.plan_of_layout import plan_of_layout
 from meshwright.schedules.choice import stage_placement
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
@@ -78,27 +79,9 @@ def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:
             yield Problem(field, value, NOT_YET, "one of " + ", ".join(supported))
 
 
-def _groups(plan: LongPlan) -> Iterator[Problem]:
-    if len(plan.groups) != 1:
-        yield Problem("groups", sorted(plan.groups), f"more than one group {NOT_YET}", 'all: {devices: "*"}')
-    for name, group in plan.groups.items():
-        if group.devices != "*":
-            yield Problem(f"groups.{name}.devices", group.devices, f"a part of a cluster {NOT_YET}", '"*"')
-
-
 def _layouts(plan: LongPlan) -> Iterator[Problem]:
-    if len(plan.layouts) != 1:
-        yield Problem(
-            "layouts",
-            sorted(plan.layouts),
-            f"more than one layout {NOT_YET}",
-            f"keep {min(plan.layouts)} alone",
-        )
     for name, layout in plan.layouts.items():
-        field = f"layouts.{name}"
-        if layout.on not in plan.groups:
-            yield Problem(f"{field}.on", layout.on, "there is no such group", nearest(layout.on, plan.groups))
-        yield from _shares(field, layout)
+        yield from _shares(f"layouts.{name}", layout)
 
 
 def _shares(field: str, layout: Layout) -> Iterator[Problem]:
@@ -125,11 +108,13 @@ def _cut(states: States, split: set[str]) -> list[set[ShardAxis]]:
 
 def _states(plan: LongPlan) -> Iterator[Problem]:
     for name, layout in plan.layouts.items():
-        if zero_name(plan, layout) is None:
+        own = plan_of_layout(plan, name)
+        if zero_name(own, layout) is None:
             rule = (
                 f"on layout {name} this is none of " + ", ".join(ZERO_STATES) + f"; other sharding {NOT_YET}"
             )
-            yield Problem("states", plan.states.to_data(), rule, _as_text(ZERO_STATES[plan.sharding]))
+            field = "states" if layout.states is None else f"layouts.{name}.states"
+            yield Problem(field, own.states.to_data(), rule, _as_text(ZERO_STATES[own.sharding]))
 
 
 def _as_text(states: States) -> str:
@@ -217,7 +202,6 @@ def _offload(plan: LongPlan) -> Iterator[Problem]:
 
 REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
     unsupported_workload,
-    _groups,
     _layouts,
     _states,
     _layers,

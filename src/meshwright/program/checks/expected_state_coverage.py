@@ -25,13 +25,17 @@ from meshwright.program.model_states.state_elements import (
 )
 from meshwright.program.pipeline_vocabulary import ends_together, rows_of_share
 from meshwright.program.program import Program, Stage
+from meshwright.program.program_parts import Part
 
 DENSE_AXES, EXPERT_AXES = ("tp",), ("ep", "etp")
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A part of the parameters of one block of a stage: what one row of each kind of state is for."""
+    """A part of the parameters of one block of a stage: what one row of each kind of state is for.
+
+    ``index`` is that of the part of the Program.
+    """
 
     stage: int
     name: str
@@ -39,6 +43,7 @@ class Unit:
     layers: tuple[int, ...]
     parameters: tuple[Parameter, ...]
     matrices: frozenset[str] = frozenset()
+    index: int = 0
 
     def with_state(self, kind: StateKind) -> Iterator["Unit"]:
         """Yield the unit's parameters with a state of this kind; frozen ones have no gradient or optimizer.
@@ -82,7 +87,7 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     """Every unit of every stage, in the order of the state table."""
     of_muon = program.stack.optimizer.kind.of_matrices
     for stage in program.sections:
-        for block, layers in _layers_of(stage, model).items():
+        for block, layers in _layers_of(stage, model, program).items():
             for of in PARAMETER_CLASSES:
                 parameters = _parameters(model, model.blocks[block], of, ends_together(program))
                 if stage in program.shares:
@@ -90,15 +95,18 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
                 name = model.blocks[block].name + of.suffix
                 if parameters:
                     apart = matrix_names([model.blocks[block]]) if of_muon else frozenset[str]()
-                    yield Unit(stage.index, name, of, layers, parameters, apart)
+                    yield Unit(
+                        stage.index, name, of, layers, parameters, apart, program.parts.of_blocks[block]
+                    )
 
 
 def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Coverage:
     """Return the row of one unit; ``sharded``: its buffer is cut over the data-parallel shard axes."""
-    grid = program.parts.only.expert_grid if unit.expert else program.parts.only.grid
+    part = program.parts[unit.index]
+    grid = part.expert_grid if unit.expert else part.grid
     tensors, shards = grid.size(unit.axes), grid.size(unit.shard_axes) if sharded else 1
-    cut = [(p, _cuts(p, program, expert=unit.expert)) for p in unit.parameters]
-    local = -(-sum(_local(p, cuts, program) for p, cuts in cut) // shards)
+    cut = [(p, _cuts(p, part, expert=unit.expert)) for p in unit.parameters]
+    local = -(-sum(_local(p, cuts, program, part) for p, cuts in cut) // shards)
     elements = sum(p.elements for p in unit.parameters)
     copies = sum((tensors // prod(cuts.values()) - 1) * p.elements for p, cuts in cut)
     padding = local * shards * tensors - elements - copies
@@ -108,24 +116,28 @@ def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Co
 
 def coverage(program: Program, model: ModelGraph) -> tuple[Coverage, ...]:
     """One entry for every row that the state table must have, sharded as the row is that it has."""
-    rows = {(row.stage, row.name, row.kind): row.layout for row in program.states}
+    rows = {(row.stage, row.name, row.kind, row.part): row.layout for row in program.states}
+
+    def sharded(unit: Unit, kind: StateKind) -> bool:
+        return len(rows.get((unit.stage, unit.name, kind, unit.index), ())) > len(unit.axes)
+
     return tuple(
-        cover(program, part, kind, sharded=len(rows.get((unit.stage, unit.name, kind), ())) > len(unit.axes))
+        cover(program, part, kind, sharded=sharded(unit, kind))
         for unit in units(program, model)
         for kind in state_kinds(program.stack)
         for part in unit.with_state(kind)
     )
 
 
-def padded_shape(parameter: Parameter, program: Program) -> tuple[int, ...]:
+def padded_shape(parameter: Parameter, program: Program, part: Part) -> tuple[int, ...]:
     """Return the shape with the vocabulary rounded up; for a share, with its part of that."""
     return tuple(
-        _padded_rows(parameter, program) if dim == parameter.vocab_dim else length
+        _padded_rows(parameter, program, part) if dim == parameter.vocab_dim else length
         for dim, length in enumerate(parameter.shape)
     )
 
 
-def _padded_rows(table: Parameter, program: Program) -> int:
+def _padded_rows(table: Parameter, program: Program, part: Part) -> int:
     """Rows of a table, or of a share of it, with what is added at the end of the whole table."""
     (rows,) = {
         p.shape[0]
@@ -134,8 +146,7 @@ def _padded_rows(table: Parameter, program: Program) -> int:
         for p in op.parameters
         if p.name == table.name
     }
-    shape = program.parts.only.shape
-    return int(shape.padded_vocab(rows) // shape.vocabulary)
+    return int(part.shape.padded_vocab(rows) // part.shape.vocabulary)
 
 
 def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
@@ -145,9 +156,9 @@ def _part(parameter: Parameter, rank: int, program: Program) -> Parameter:
     return replace(parameter, shape=(rows_of_share(rows, padded, rank, program.pipeline_ranks), *rest))
 
 
-def _cuts(parameter: Parameter, program: Program, *, expert: bool) -> dict[int, int]:
+def _cuts(parameter: Parameter, part: Part, *, expert: bool) -> dict[int, int]:
     """Return how many parts the axes of its mesh cut each dim of a parameter into, its buffer's shards aside."""
-    sizes = (program.parts.only.expert_grid if expert else program.parts.only.grid).sizes
+    sizes = (part.expert_grid if expert else part.grid).sizes
     cuts: dict[int, int] = {}
     for axis, dim in (("ep", parameter.ep_dim), ("etp" if expert else "tp", parameter.tp_dim)):
         if dim is not None:
@@ -155,18 +166,22 @@ def _cuts(parameter: Parameter, program: Program, *, expert: bool) -> dict[int, 
     return cuts
 
 
-def _local(parameter: Parameter, cuts: Mapping[int, int], program: Program) -> int:
+def _local(parameter: Parameter, cuts: Mapping[int, int], program: Program, part: Part) -> int:
     """Return the elements of a parameter on the rank that has most."""
-    return prod(-(-n // cuts.get(dim, 1)) for dim, n in enumerate(padded_shape(parameter, program)))
+    return prod(-(-n // cuts.get(dim, 1)) for dim, n in enumerate(padded_shape(parameter, program, part)))
 
 
-def _layers_of(stage: Stage, model: ModelGraph) -> dict[int, tuple[int, ...]]:
-    """Block → the layers of this stage that have its name; none for embedding and head."""
-    named = {model.blocks[block].name: block for block in reversed(stage.blocks)}
-    found: dict[int, tuple[int, ...]] = {named[model.blocks[block].name]: () for block in stage.blocks}
+def _layers_of(stage: Stage, model: ModelGraph, program: Program) -> dict[int, tuple[int, ...]]:
+    """Block → the layers of this stage that have its name and its part; none for embedding and head."""
+
+    def key(block: int) -> tuple[str, int]:
+        return model.blocks[block].name, program.parts.of_blocks[block]
+
+    named = {key(block): block for block in reversed(stage.blocks)}
+    found: dict[int, tuple[int, ...]] = {named[key(block)]: () for block in stage.blocks}
     layers = (block for block in stage.blocks if model.blocks[block].kind == "layer")
     for block, number in zip(layers, stage.layers, strict=False):
-        like = named[model.blocks[block].name]
+        like = named[key(block)]
         found[like] = (*found[like], number)
     return found
 

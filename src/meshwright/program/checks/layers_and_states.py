@@ -56,10 +56,10 @@ def _first_difference(found: Sequence[int], expected: Sequence[int]) -> str:
 
 def every_state_once(case: CheckedProgram) -> Iterator[Problem]:
     """Each parameter's elements are in one row of each kind: neither left out nor counted twice."""
-    rows = Counter((row.stage, row.name, row.kind) for row in case.program.states)
-    entries = {(row.stage, row.name, row.kind): row for row in case.program.states}
+    rows = Counter(_key(row) for row in case.program.states)
+    entries = {_key(row): row for row in case.program.states}
     for row in coverage(case.program, case.model):
-        key = row.unit.stage, row.unit.name, row.kind
+        key = row.unit.stage, row.unit.name, row.kind, row.unit.index
         entry, count = entries.pop(key, None), rows[key]
         if entry is None or count > 1:
             yield Problem("states", key, f"is in {count} rows", "one row for each unit and kind")
@@ -70,14 +70,22 @@ def every_state_once(case: CheckedProgram) -> Iterator[Problem]:
         yield Problem("states", key, "no stage holds such a unit", "take the row out")
 
 
-def _matrix_problems(
-    case: CheckedProgram, entries: dict[tuple[int, str, StateKind], StateEntry]
-) -> Iterator[Problem]:
+RowKey = tuple[int, str, StateKind, int]
+"""Stage, name, kind and part of a row."""
+
+
+def _key(row: StateEntry) -> RowKey:
+    return row.stage, row.name, row.kind, row.part
+
+
+def _matrix_problems(case: CheckedProgram, entries: dict[RowKey, StateEntry]) -> Iterator[Problem]:
     """Require the rows of Muon's matrices, and take them out: the mean of the ranks that share them, or more of it.
 
     The rank with most has at most one matrix above the mean.
     """
     program = case.program
+    if not program.stack.optimizer.kind.of_matrices:
+        return
     for stage in program.stages:
         matrices = stage_matrices((program.blocks[block] for block in stage.blocks), program.stack)
         for expert, name in MATRICES.items():
@@ -88,7 +96,7 @@ def _matrix_problems(
             }
             if not kinds:
                 continue
-            entry = entries.pop((stage.index, name, "optimizer"), None)
+            entry = entries.pop((stage.index, name, "optimizer", 0), None)
             every = sum(number * m.elements(program.parts.only.shape) for m, number in kinds.items())
             grid = program.parts.only.expert_grid if expert else program.parts.only.grid
             shard_axes = EXPERT_SHARD_AXES if expert else DENSE_SHARD_AXES
@@ -116,9 +124,14 @@ def _row_problems(entry: StateEntry, row: Coverage) -> Iterator[Problem]:
 
 
 def sharded_alike(case: CheckedProgram) -> Iterator[Problem]:
-    """Require each kind of state to be sharded everywhere or nowhere, and gathered states to be kept sharded."""
+    """Require a part to shard each kind of state everywhere or nowhere, and gathered states to be kept sharded."""
+    for part in range(len(case.program.parts)):
+        yield from _sharded_alike([row for row in case.program.states if row.part == part])
+
+
+def _sharded_alike(states: Sequence[StateEntry]) -> Iterator[Problem]:
     sharded: dict[str, set[bool]] = {kind: set() for kind in STATE_KINDS}
-    for row in case.program.states:
+    for row in states:
         if not row.name.endswith(OWN.suffix):
             sharded[row.kind].add(any(axis.endswith("shard") for axis in row.layout))
     for kind, found in sharded.items():

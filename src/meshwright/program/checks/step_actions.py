@@ -22,6 +22,7 @@ from meshwright.program.lowering.optimizer_post_validation import (
     sums_on,
     validation_on,
 )
+from meshwright.program.program import Program, Stage
 from meshwright.schedules.action import EXCHANGES, MESSAGES, PASS_KINDS, Action
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.forward_only_lists import PERTURB
@@ -49,7 +50,7 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
         for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
-        if program.parts.only.mode.gather == "per-step":
+        if _freed(program, stage):
             yield Action("FREE", stage.index)
     if rank in case.tied_ranks:
         yield TIED
@@ -63,14 +64,19 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     yield STEP
 
 
+def _freed(program: Program, section: Stage) -> bool:
+    """Return true if some of a section's parameters are whole only during a step."""
+    return any(program.parts.of(block).mode.gather == "per-step" for block in section.blocks)
+
+
 def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
     """Require the order passes, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM, STEP, with gathers around them."""
     program = case.program
-    early = program.parts.only.mode.gather == "per-step" or "GATHER" in program.overlapped
     for rank, actions in enumerate(program.lists):
         for stage in program.sections_of(rank) if not program.parts.by_unit else ():
             gather, reduce, free = (Action(kind, stage.index) for kind in ("GATHER", "REDUCE", "FREE"))
             passes = [a for a in actions if a.stage == stage.index and a.kind in PASS_KINDS]
+            early = _freed(program, stage) or "GATHER" in program.overlapped
             if passes and early:
                 yield from case.misordered(
                     rank, gather, passes[0], "parameters are gathered before their use"
@@ -128,7 +134,7 @@ def groups_exist(case: CheckedProgram) -> Iterator[Problem]:
     for (stage, kind), collectives in program.collectives.items():
         for collective in collectives:
             field = f"collectives.{'' if stage is None else stage}{kind}"
-            if program.group_size(collective.axes) < 2:
+            if program.group_size(collective.axes, collective.part) < 2:
                 yield Problem(field, collective.axes, "a group of one rank exchanges nothing", "take it out")
             if not (np.isfinite(collective.logical_bytes) and collective.logical_bytes > 0):
                 yield Problem(field, float(collective.logical_bytes), "no bytes to exchange", "take it out")

@@ -13,12 +13,13 @@ from meshwright.cluster.fast_domains import usable_domain
 from meshwright.errors import PlanError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph, Recomputed
+from meshwright.model.transforms.blocks_by_layout import with_layouts
 from meshwright.model.transforms.norm_kernels import with_fused_norms
 from meshwright.model.transforms.recomputed_layers import with_recompute
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import Recompute
-from meshwright.plans.layers.layout_by_layer import with_layouts
+from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
@@ -75,7 +76,8 @@ def lower(
     """Lower a legal plan, whose degrees multiply to the devices; automatic schedules look at the stages' ``times``."""
     stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     choice, ranks = plan.choice, plan.pipeline.ranks
-    model, layouts = with_layouts(_recomputed(plan, model, stack), plan)
+    of_layers = layouts_by_block(plan, model.architecture.layers)
+    model, layouts = with_layouts(_recomputed(plan, model, stack), of_layers)
     model = with_vocabulary_parallel(model) if choice.form else model
     layouts += [layouts[0]] * (len(model.blocks) - len(layouts))
     parts = plan_parts(plan, model, layouts, cluster, workload, stack)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.layers.plan_of_layout import each_layout
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.rules.stack_limits.host_state_limits import NOT_RUN, host_state_limits
 from meshwright.plans.rules.stack_limits.limits import StackLimit, broken, limit
@@ -37,8 +38,12 @@ class RuntimeLimit:
 
 def unsupported_by_runtime(plan: LongPlan, model: ModelGraph, *, proof: bool = False) -> list[Problem]:
     """Return all that keeps a legal plan from being run, or from being proven where ``proof``."""
-    values = values_of(plan, model.architecture, workload_of(plan), load_stack(OWN_STACK))
-    return broken((row.limit for row in LIMITS if row.proof or not proof), values)
+    stack, workload = load_stack(OWN_STACK), workload_of(plan)
+    found: dict[Problem, None] = {}
+    for one in each_layout(plan):
+        values = values_of(one, model.architecture, workload, stack)
+        found |= dict.fromkeys(broken((row.limit for row in LIMITS if row.proof or not proof), values))
+    return list(found)
 
 
 @limit("does not run this model's arithmetic")
