@@ -28,6 +28,7 @@ from meshwright.plans.forms.conversion import short_of_only_layout, shorten_igno
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layer_assignment import stage_layers
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.setting import GivenConstants, Setting
 from meshwright.program.lowering.lower_plan import recomputed_model
@@ -113,7 +114,7 @@ def as_array(plan: LongPlan, setting: Setting) -> PlanArrays:
     if short is not None:
         recomputes = layer_recomputes(plan, setting.model.architecture.layers)
         return replace(from_shorts([short]), stages=plan.pipeline.stages, layer_recomputes=recomputes)
-    return from_shorts([short_of_only_layout(plan)])
+    return from_shorts([short_of_only_layout(plan_of_main_layout(plan))])
 
 
 def memory_table(plan: LongPlan, estimate: Estimate, setting: Setting) -> dict[str, Any]:

@@ -402,12 +402,6 @@ def test_a_plan_beyond_the_short_form_is_told_in_long_words():
     assert {"layouts.main", "layouts.main.grid.tp"} <= fields
 
 
-def test_of_several_layouts_only_the_refusal_comes_back():
-    main = long_plan().layouts["main"].model_dump()
-    found = check(changed(long_plan(), layouts={"main": main, "b": main}))
-    assert [problem.field for problem in found] == ["layouts"]
-
-
 def test_learned_positions_end_where_others_only_degrade():
     plan = long_plan(workload={"seq_len": 16384})
     assert legal(plan)

@@ -42,9 +42,6 @@ CASES = [
     ),
     ({"workload": {"seq_len": 8, "global_batch": 8, "task": "x"}}, "workload.task", "unknown"),
     ({"workload": {"seq_len": 8, "global_batch": 8, "precision": "fp32"}}, "workload.precision", "not supp"),
-    ({"groups": {"all": {"devices": "*"}, "b": {"devices": "*"}}}, "groups", "more than one group"),
-    ({"groups": {"all": {"devices": "h100[0:8]"}}}, "groups.all.devices", "a part of a cluster"),
-    (layout(on="rest"), "layouts.main.on", "there is no such group"),
     (layout(batch_share=(1, 2)), "layouts.main.batch_share", "uneven batches"),
     (layout(state_share=(1, 2)), "layouts.main.state_share", "uneven sharding"),
     ({"states": {"parameter": ("dp_shard",)}}, "states", "this is none of none, zero1, zero2, zero3"),
@@ -76,11 +73,6 @@ def test_what_is_refused_is_refused_by_name(keys, field, expected):
     found = [problem for problem in unsupported(changed(long_plan(), **keys)) if problem.field == field]
     assert found
     assert all(expected in problem.rule and problem.suggestion for problem in found)
-
-
-def test_several_layouts_are_refused():
-    main = long_plan().layouts["main"].model_dump()
-    assert fields(changed(long_plan(), layouts={"main": main, "b": main})) == ["layouts"]
 
 
 def test_every_refusal_has_a_case():

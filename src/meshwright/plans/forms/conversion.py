@@ -168,14 +168,19 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
 
 
 def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
-    layout, whole = short.layout, short.sharding == "none"
+    return expand_layout(short.layout, short.sharding, has_experts=model.has_experts)
+
+
+def expand_layout(layout: ShortLayout, sharding: ShardingName, *, has_experts: bool) -> Layout:
+    """Return a layout with the defaults of a model with or without experts."""
+    whole = sharding == "none"
     grid = Grid(
         dp_replicate=layout.dp_replicate * (layout.dp_shard if whole else 1),
         dp_shard=1 if whole else layout.dp_shard,
         cp=layout.cp,
         tp=layout.tp,
     )
-    meshed = model.has_experts or layout.ep * layout.etp > 1
+    meshed = has_experts or layout.ep * layout.etp > 1
     return Layout(
         grid=grid,
         order=layout.rank_order,

@@ -4,6 +4,10 @@ Rules and lowering read a layout so, with the states, the gathers and the sequen
 """
 
 from meshwright.plans.forms.long import Layout, LongPlan
+from meshwright.plans.layers.layer_assignment import parse_layer_key
+
+MOST_LAYERS = 10**6
+"""More than any model has."""
 
 
 def plan_of_layout(plan: LongPlan, name: str) -> LongPlan:
@@ -27,6 +31,17 @@ def plan_of_layout(plan: LongPlan, name: str) -> LongPlan:
 def each_layout(plan: LongPlan) -> list[LongPlan]:
     """Return the plans that have one of ``plan``'s layouts each."""
     return [plan_of_layout(plan, name) for name in plan.layouts]
+
+
+def plan_of_main_layout(plan: LongPlan) -> LongPlan:
+    """Return the plan that has the layout of most layers everywhere: what describes a plan of several in short."""
+    if len(plan.layouts) == 1:
+        return plan_of_layout(plan, next(iter(plan.layouts)))
+    counts = dict.fromkeys(plan.layouts, 0)
+    for key, rule in plan.layers.items():
+        if rule.layout in counts and key not in ("embed", "head"):
+            counts[rule.layout] += len(parse_layer_key(key, MOST_LAYERS) or ())
+    return plan_of_layout(plan, max(counts, key=counts.__getitem__))
 
 
 def replicas(layout: Layout) -> int:

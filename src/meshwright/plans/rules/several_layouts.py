@@ -153,7 +153,10 @@ def _model(case: RuleInput) -> Iterator[Refused]:
         field, what = "layers.head.layout", "layers for further tokens in another layout than the head's"
         yield field, names[-1], what, next(iter(sorted(further)))
     routing = arch.numerics.routing
-    if routing is not None and routing.balance and len(set(_replicas_of_experts(case, names))) > 1:
+    by_micro_batch = (
+        routing is not None and routing.balance is not None and routing.balance.scope != "sequence"
+    )
+    if by_micro_batch and len(set(_replicas_of_experts(case, names))) > 1:
         yield (
             "layouts",
             sorted(set(names)),

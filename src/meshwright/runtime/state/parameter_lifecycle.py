@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from meshwright.program.lowering.step_collectives import NORM_BYTES, gathers_stages, late_gathers
+from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, gathers_stages, late_gathers
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
@@ -95,10 +95,11 @@ class StepStates:
                 exchange.finish()
 
     def free(self, action: Action) -> None:
-        """Drop the gathered parameters of a stage."""
+        """Drop the parameters of a stage that are whole only during a step, or a unit of micro-batches."""
         assert action.stage is not None
         for unit in self.plan.units_of(action.stage):
-            unit.free()
+            if unit.communicator.part.mode.gather in LISTED:
+                unit.free()
 
     def reduce_norm(self, action: Action) -> None:
         """Sum the squares of gradients and the losses over all ranks that the Program names."""

@@ -1,0 +1,272 @@
+"""Plans whose layers have different layouts, pair by pair: what each layout is, and where one changes to the other.
+
+A layout fills a pipeline rank of two or four ranks. Every two levels of different factors meet in a plan, unless
+``possible`` has them apart.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, product
+
+from covering_plans import DEFAULT_ORDER, OPTIONS, OWN_STACK, SEQ_LEN, Proven
+
+from greedy_cover import greedy_cover
+from meshwright.cluster.load import load_cluster
+from meshwright.plans.forms.conversion import ZERO_STATES, expand_layout
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.short import ShortLayout
+from meshwright.plans.layers.uneven_partition import written_stages
+from meshwright.plans.resolve import resolve_with
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.runtime.verify.verify_case import VerifyCase
+from meshwright.schedules.choice import stage_placement
+from meshwright.stack.load import load_stack
+
+SEED, TRIES = "layouts", 400
+LAYERS = 4
+Layout = tuple[tuple[str, object], ...]
+"""Keys of the short form's layout; ``sharding`` and ``gather`` besides."""
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """A plan of several layouts: of each block (embedding, layers, head) its layout and what it recomputes."""
+
+    model: str
+    layouts: tuple[tuple[str, Layout], ...]
+    blocks: tuple[str, ...]
+    recomputes: tuple[str, ...] = ("none",) * LAYERS
+    pp: int = 1
+    schedule: str = "1f1b"
+    micro_batches: int = 2
+    micro_batch: int = 1
+    stages: tuple[int, ...] | None = None
+    seq_len: int = SEQ_LEN
+
+    @property
+    def ranks(self) -> int:
+        return self.pp * self.of_stage
+
+    @property
+    def of_stage(self) -> int:
+        degrees = dict(self.layouts[0][1])
+        found = 1
+        for axis in ("dp_replicate", "dp_shard", "cp", "tp"):
+            found *= degrees.get(axis, 1)
+        return found
+
+    @property
+    def replicas(self) -> int:
+        every = [dict(layout) for _, layout in self.layouts]
+        return max(of.get("dp_replicate", 1) * of.get("dp_shard", 1) for of in every)
+
+    def data(self, experts: bool) -> dict:
+        """Return the long form."""
+        kind = Proven(self.model, schedule=self.schedule)
+        chunks = kind.chunks if self.pp > 1 else 1
+        choice = {"name": self.schedule}
+        placement = stage_placement(_schedule(self.schedule), self.pp, chunks)
+        layers = {"embed": {"layout": self.blocks[0]}, "head": {"layout": self.blocks[-1]}}
+        for number, (layout, again) in enumerate(zip(self.blocks[1:-1], self.recomputes, strict=True)):
+            layers[str(number)] = {"layout": layout, "recompute": again}
+        return {
+            "plan": 1,
+            "model": self.model,
+            "cluster": f"h100-sxm-80gb x {self.ranks}",
+            "stack": OWN_STACK,
+            "workload": {
+                "seq_len": self.seq_len,
+                "global_batch": self.replicas * self.micro_batch * self.micro_batches,
+            },
+            "layouts": {name: _layout(dict(keys), experts) for name, keys in self.layouts},
+            "layers": layers,
+            "pipeline": {
+                "stages": written_stages(self.stages) if self.stages else "balanced",
+                "placement": placement,
+                "micro_batch": self.micro_batch,
+                "schedule": choice,
+            },
+        }
+
+    def lowered(self):
+        """(program, model). Raises PlanError where it is not legal."""
+        widest = max(dict(keys).get("tp", 1) * dict(keys).get("cp", 1) for _, keys in self.layouts)
+        model = Proven(self.model, layers=LAYERS, tp=widest).graph()
+        plan = LongPlan.model_validate(self.data(model.architecture.moe is not None))
+        cluster, stack = load_cluster(plan.cluster), load_stack(OWN_STACK)
+        legal = resolve_with(plan, model, cluster, stack, stack_binds=True)
+        return lower(legal.long, model, cluster, legal.setting.workload, stack), model
+
+    def trial(self):
+        """What is tried of it."""
+        return VerifyCase(*self.lowered(), OPTIONS)
+
+
+def _schedule(name: str):
+    from meshwright.schedules.choice import ScheduleChoice
+
+    return ScheduleChoice(name)
+
+
+def _layout(keys: dict, experts: bool) -> dict:
+    sharding, gather = keys.pop("sharding", "none"), keys.pop("gather", None)
+    short = ShortLayout(pp=1, rank_order=DEFAULT_ORDER, **keys)
+    long = expand_layout(short, sharding, has_experts=experts).model_dump()
+    return long | {"states": ZERO_STATES[sharding].model_dump(), "gather": gather}
+
+
+def layout(**keys) -> Layout:
+    """Return keys of a layout, hashable."""
+    return tuple(keys.items())
+
+
+TP = {"tp": 2, "sequence_parallel": False}
+SP = {"tp": 2, "sequence_parallel": True}
+SHARDED: dict[str, dict[str, object]] = {
+    "replicas": {},
+    "zero1": {"sharding": "zero1"},
+    "zero2": {"sharding": "zero2"},
+    "zero3 by layer": {"sharding": "zero3", "gather": "per-layer"},
+    "zero3 by micro-batch": {"sharding": "zero3", "gather": "per-micro-batch"},
+    "zero3 by step": {"sharding": "zero3", "gather": "per-step"},
+}
+"""How the data-parallel ranks of a layout share states."""
+MESHES: dict[str, dict[str, object]] = {
+    "dp": {},
+    "tp": TP,
+    "tp of sequences": SP,
+    "ring": {"cp": 2},
+    "contiguous ring": {"cp": 2, "context": {"pieces": "contiguous"}},
+    "ulysses": {"cp": 2, "context": "ulysses"},
+    "all-gather": {"cp": 2, "context": "all-gather"},
+    "tp and ring": {"tp": 2, "cp": 2, "sequence_parallel": True},
+    "tp 4": {"tp": 4, "sequence_parallel": True},
+}
+"""What a layout does with its four ranks besides data parallelism."""
+WHERE: dict[str, dict[str, object]] = {
+    "inside a stage": {"blocks": "aaabbb"},
+    "there and back": {"blocks": "abbaba"},
+    "from stage to stage": {"blocks": "aaabbb", "pp": 2, "stages": (2, 2)},
+    "inside stages": {"blocks": "baabba", "pp": 2, "stages": (1, 3)},
+    "three layouts": {"blocks": "aabbcc"},
+    "a layout by stage of a V": {"blocks": "aabbab", "pp": 2, "schedule": "v-half"},
+}
+SCHEDULES = {
+    "1f1b": {},
+    "gpipe": {"schedule": "gpipe"},
+    "interleaved": {"schedule": "interleaved-1f1b"},
+    "zb-h1": {"schedule": "zb-h1"},
+}
+MODELS = {"llama": "llama", "gpt2": "gpt2", "gemma2": "gemma2", "experts": "mixtral"}
+RECOMPUTED = {
+    "none": ("none",) * 4,
+    "full in one layout": ("none", "none", "full", "full"),
+    "unlike": ("full", "selective", "none", "full"),
+}
+FACTORS = {
+    "first": MESHES,
+    "second": MESHES,
+    "first states": SHARDED,
+    "second states": SHARDED,
+    "where": WHERE,
+    "schedule": SCHEDULES,
+    "model": MODELS,
+    "recompute": RECOMPUTED,
+    "micro-batch": {"1": 1, "2": 2},
+}
+TIED = ("gpt2", "gemma2")
+"""Models whose head has the table of the embedding: both have one layout."""
+THIRD = layout(dp_shard=2, tp=2, sequence_parallel=True, sharding="zero1")
+
+
+def possible(levels: dict[str, str]) -> bool:
+    """Return whether a plan can have these levels; the factors may be some."""
+    first, second = levels.get("first"), levels.get("second")
+    if first == second is not None and levels.get("first states") == levels.get("second states") is not None:
+        return False
+    where, schedule = levels.get("where", ""), levels.get("schedule", "1f1b")
+    if "V" in where and schedule != "1f1b":
+        return False
+    stages = WHERE[where].get("pp", 1) if where else 2
+    if stages == 1 and schedule in ("interleaved", "zb-h1"):
+        return False
+    for mesh, states in (("first", "first states"), ("second", "second states")):
+        replicas = 4 // _ways(levels.get(mesh, "dp"))
+        shards = replicas * (2 if "cp" in MESHES[levels.get(mesh, "dp")] else 1)
+        if levels.get(states, "replicas") != "replicas" and shards == 1:
+            return False
+        if levels.get("model") == "experts" and levels.get(mesh) == "tp":
+            return False
+    if levels.get("model") == "experts" and first is not None and second is not None:
+        return _ways(first) == _ways(second) or not first
+    return True
+
+
+def _ways(mesh: str) -> int:
+    """Return the ranks that share a sequence in a mesh."""
+    keys = MESHES[mesh]
+    return keys.get("tp", 1) * keys.get("cp", 1)
+
+
+def plan_of(levels: dict[str, str]) -> Ranged:
+    """Return the plan of a level for each factor."""
+    where = WHERE[levels["where"]]
+    layouts = []
+    for name, mesh, states in (("a", "first", "first states"), ("b", "second", "second states")):
+        keys, sharded = MESHES[levels[mesh]], SHARDED[levels[states]]
+        axis = "dp_shard" if sharded else "dp_replicate"
+        found = {axis: 4 // _ways(levels[mesh]), **keys, **sharded}
+        if levels["model"] == "experts" and found.get("tp", 1) < 4:
+            found["ep"] = 2
+        layouts.append((name, layout(**found)))
+    if "three" in levels["where"]:
+        layouts.append(("c", THIRD))
+    blocks = where["blocks"]
+    if levels["model"] in TIED:
+        blocks = blocks[:-1] + blocks[0]
+    recomputes = RECOMPUTED[levels["recompute"]]
+    keys = {key: value for key, value in where.items() if key != "blocks"}
+    if levels["schedule"] == "interleaved":
+        keys["stages"] = (1,) * LAYERS
+    return Ranged(
+        MODELS[levels["model"]],
+        tuple(layouts),
+        tuple(blocks),
+        recomputes,
+        micro_batches=4 if where.get("pp", 1) > 1 else 2,
+        micro_batch=FACTORS["micro-batch"][levels["micro-batch"]],
+        **{**SCHEDULES[levels["schedule"]], **keys},
+    )
+
+
+def pairs_of(levels: dict[str, str]) -> set:
+    """Return the pairs of levels that meet in a plan."""
+    return {frozenset(two) for two in combinations(levels.items(), 2)}
+
+
+def every_pair() -> set:
+    """Return every two levels of different factors that a plan can have."""
+    found = set()
+    for one, other in combinations(FACTORS, 2):
+        for a, b in product(FACTORS[one], FACTORS[other]):
+            if possible({one: a, other: b}):
+                found.add(frozenset(((one, a), (other, b))))
+    return found
+
+
+@cache
+def chosen_levels() -> tuple[dict[str, str], ...]:
+    """Return levels in which every possible pair meets."""
+    draw = random.Random(SEED)
+    drawn = []
+    while len(drawn) < TRIES * len(FACTORS):
+        levels = {factor: draw.choice(tuple(of)) for factor, of in FACTORS.items()}
+        if possible(levels):
+            drawn.append(levels)
+    return tuple(drawn[place] for place in greedy_cover([(pairs_of(levels),) for levels in drawn]))
+
+
+def layout_plans() -> tuple[tuple[str, Ranged], ...]:
+    """Return the plans of these levels, with the levels in words."""
+    return tuple((", ".join(levels.values()), plan_of(levels)) for levels in chosen_levels())
