@@ -99,7 +99,7 @@ def _long_steps(subject: ExplainedPlan) -> Iterator[PlanDifference]:
     """Of a plan in full: one degree inside a stage doubled or halved."""
     plan, setting = subject.resolved.long, subject.setting
     for other in neighbours(plan):
-        if _moved(plan, other) == 1:
+        if len(plan.layouts) > 1 or _moved(plan, other) == 1:
             found = legal(other, setting)
             if isinstance(found, Resolved):
                 yield _predicted(subject, found)

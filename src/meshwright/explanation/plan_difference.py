@@ -23,6 +23,8 @@ from meshwright.plans.forms.conversion import expand, short_of_only_layout, shor
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
+from meshwright.plans.layers.layout_by_layer import format_layout_ranges
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,
@@ -83,7 +85,7 @@ class ExplainedPlan:
     @property
     def header(self) -> ShortPlan:
         """A short plan with its nouns and degrees, for a search."""
-        return self.short or short_of_only_layout(self.resolved.long)
+        return self.short or short_of_only_layout(plan_of_main_layout(self.resolved.long))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ def in_words(changes: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def _choices(plan: LongPlan) -> dict[str, Any]:
-    short = short_of_only_layout(plan)
+    short = short_of_only_layout(plan_of_main_layout(plan))
     layers = 1 + max(int(key.rpartition("..")[2]) for key in plan.layers if key not in ("embed", "head"))
     return {
         "cluster": plan.cluster,
@@ -211,6 +213,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "sharding": short.sharding,
         "gather": plan.gather if short.sharding == "zero3" else "never",
         "recompute": format_layer_recomputes(layer_recomputes(plan, layers)),
+        "layouts": format_layout_ranges(plan) if len(plan.layouts) > 1 else "one for all layers",
         "offload": str(plan.offload or Offload()),
         "dtypes": ", ".join(f"{key} {word}" for key, word in plan.written_types.items()) or "the stack's",
     }

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from meshwright.explanation.plan_difference import USUAL, legal_plan
 from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.resolve import Resolved
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.predict.predict_plan import closed_form_plan
@@ -18,7 +19,7 @@ def is_recommended(name: object) -> bool:
 
 def same_question(own: Resolved) -> PlanAnswer:
     """Search the plans for the same model, cluster, workload and stack. Raises InfeasibleError."""
-    header = closed_form_plan(own) or short_of_only_layout(own.long)
+    header = closed_form_plan(own) or short_of_only_layout(plan_of_main_layout(own.long))
     return answer(PlanRequest(header, top=1), own.setting)
 
 

@@ -16,7 +16,8 @@ from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
 from meshwright.plans.shrink.covering_sets import Combination
 from meshwright.plans.shrink.features import Feature
-from meshwright.plans.shrink.small_plans import SmallPlan, small_plans
+from meshwright.plans.shrink.small_plans import SmallPlan, SmallPlans, small_plans
+from meshwright.plans.shrink.small_ranged_plans import small_ranged_plans
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.lowering.plan_parts import planned_exchange
 from meshwright.program.program import Program
@@ -79,8 +80,7 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     if wrong:
         raise UnsupportedError(wrong)
     setting = resolved.setting
-    form = planned_exchange(resolved.long, model, setting.cluster, setting.workload, setting.stack)
-    small = small_plans(_in_own_types(resolved), model, ranks, forwarding=form == "hierarchical")
+    small = _small_plans(resolved, ranks)
     programs = [program_of(plan, setting.stack) for plan in small.plans]
     trials = []
     for number, (plan, program) in enumerate(zip(small.plans, programs, strict=True)):
@@ -93,6 +93,15 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
         small.covering.not_covered,
         tuple(dict.fromkeys((*found, *resolved.warnings))),
     )
+
+
+def _small_plans(resolved: Resolved, ranks: int) -> SmallPlans:
+    """Return the small plans in which the features of a plan meet."""
+    setting, plan = resolved.setting, _in_own_types(resolved)
+    if len(plan.layouts) > 1:
+        return small_ranged_plans(plan, setting.model, ranks)
+    form = planned_exchange(plan, setting.model, setting.cluster, setting.workload, setting.stack)
+    return small_plans(plan, setting.model, ranks, forwarding=form == "hierarchical")
 
 
 def _in_own_types(resolved: Resolved) -> LongPlan:

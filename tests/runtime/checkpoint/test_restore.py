@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("torch")
 
 from checkpoint_runs import FACTS, SMALLEST, held, on_ranks, resumed, run_on, saved
-from local_plans import small
+from layout_plans import Ranged, layout
+from local_plans import Small, small
 from safetensors import safe_open
 from tiny_models import tiny
 
@@ -26,7 +27,17 @@ EXPERTS = small(
     ep=2,
     etp=2,
 )
+RANGED = Ranged(
+    "llama",
+    (
+        ("a", layout(dp_shard=2, cp=2, sharding="zero3", gather="per-layer")),
+        ("b", layout(dp_shard=2, tp=2, sequence_parallel=True, sharding="zero1")),
+    ),
+    tuple("aabbab"),
+    ("none", "full", "none", "none"),
+)
 PLANS = {
+    "layers of two layouts": ("bf16", Small(RANGED.lowered()[1], RANGED.lowered()[0], 4)),
     "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),
     "steps that are validated afterwards": (
         "bf16",
@@ -107,6 +118,7 @@ def test_saving_does_not_change_the_run(name, tmp_path):
     [
         "a table of two stages, in shards",
         "layers of two ranks, in shards",
+        "layers of two layouts",
         "shards of tp ranks",
         "experts on a mesh of their own, whose corrections move",
     ],

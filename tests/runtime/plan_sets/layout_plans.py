@@ -183,6 +183,8 @@ THIRD = layout(dp_shard=2, tp=2, sequence_parallel=True, sharding="zero1")
 def possible(levels: dict[str, str]) -> bool:
     """Return whether a plan can have these levels; the factors may be some."""
     first, second = levels.get("first"), levels.get("second")
+    if first == second == "tp 4":
+        return False  # neither has states to share, so the two are one
     if first == second is not None and levels.get("first states") == levels.get("second states") is not None:
         return False
     where, schedule = levels.get("where", ""), levels.get("schedule", "1f1b")

@@ -32,6 +32,7 @@ from meshwright.plans.forms.short import (
     ShortPlan,
     WorkloadSpec,
 )
+from meshwright.plans.layers.layout_by_layer import format_layouts
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,
@@ -87,12 +88,14 @@ class SmallPlan:
     @property
     def ranks(self) -> int:
         """The number of ranks."""
-        (layout,) = self.long.layouts.values()
+        layout = next(iter(self.long.layouts.values()))
         return self.long.pipeline.ranks * prod(layout.grid.model_dump().values())
 
     @property
     def text(self) -> str:
         """The plan in a line."""
+        if len(self.long.layouts) > 1:
+            return format_layouts(self.long)
         short = short_of_only_layout(self.long)
         degrees = {axis: getattr(short.layout, axis) for axis in (*AXES, *EXPERT_AXES)}
         axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1)

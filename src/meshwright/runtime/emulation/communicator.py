@@ -87,6 +87,7 @@ class EmulatedCommunicator(Communicator):
 
     clock: Clock = field(kw_only=True)
     times: ModelledTimes = field(kw_only=True)
+    reductions: dict[int, Reduction] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         self._owners = {
@@ -94,7 +95,6 @@ class EmulatedCommunicator(Communicator):
             for (stage, kind), items in self.program.collectives.items()
             for at, item in enumerate(items)
         }
-        self._reductions: dict[int, Reduction] = {}
 
     # -- collectives --------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class EmulatedCommunicator(Communicator):
             clock.data_parallel = max(clock.data_parallel, clock.now)
             clock.record(action, start, clock.now, "data-parallel" if of_stage else "compute")
 
-        ending = Ending(self.latest(stamp, item.axes, item.what), end)
+        ending = Ending(self.latest(stamp, item.axes, item.what, part=item.part), end)
         if of_stage:
             ending.wait()
         return ending
@@ -170,8 +170,8 @@ class EmulatedCommunicator(Communicator):
         clock, stage = self.clock, action.stage
         assert stage is not None
         if at == 0:
-            self._reductions[stage] = self._reduction(stage, seconds)
-        reduction = self._reductions[stage]
+            self.reductions[stage] = self._reduction(stage, seconds)
+        reduction = self.reductions[stage]
         stamp = _moment(max(clock.data_parallel, reduction.next_start(clock.begin())))
         reduction.left -= 1
         least = 0.0 if reduction.left else reduction.least
@@ -221,18 +221,19 @@ class EmulatedCommunicator(Communicator):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def send(self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int) -> Work:
-        """Start a send; the message arrives ``message_s`` after its link is free."""
+        """Start a send; the message arrives a message's time after its link is free."""
         clock, (action,) = self.clock, parse_actions(what)
+        seconds = self.times.message_seconds(action)
         start = clock.begin(clock.links.get(target, 0.0))
         clock.wait_until(start)
-        arrival = clock.links[target] = start + self.times.message_s
+        arrival = clock.links[target] = start + seconds
         self._note("p2p", MESSAGES, what, logical_bytes, (self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):
             sent = dist.isend(tensor.copy_(timestamp_message(arrival, matching_receive(action))), dst=target)
         assert sent is not None
         work = NamedWork(sent, self, f"send {what}", (self.rank, target))
         clock.record(action, start, arrival, "send")
-        clock.wait_until(start + self.times.send_occupancy * self.times.message_s)
+        clock.wait_until(start + self.times.send_occupancy * seconds)
         return Ending(work, lambda: clock.wait_until(arrival))
 
     def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:

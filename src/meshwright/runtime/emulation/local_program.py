@@ -29,6 +29,7 @@ def local_program(program: Program, processes: int) -> Program:
     of_a_class = processes // program.pipeline_ranks
     return replace(
         program,
+        reshards={},
         parts=replace(
             program.parts,
             every=tuple(_local_part(part, program.pipeline_ranks, of_a_class) for part in program.parts),
@@ -42,7 +43,7 @@ def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
     sizes = {axis: peers.get(axis, 1) for axis in part.grid.order} | {"pp": pipeline_ranks}
     shape = replace(
         part.shape,
-        seq_len=int(part.shape.tp) if part.mode.sequence_parallel else 1,
+        seq_len=int(part.shape.cp) * (int(part.shape.tp) if part.mode.sequence_parallel else 1),
         micro_batch=1,
     )
     return replace(
@@ -62,6 +63,9 @@ def check_processes(program: Program, processes: int) -> None:
         nearest = min(max(processes, fewest), MOST_PROCESSES)
         hint = f"--ranks {nearest}" if fewest <= MOST_PROCESSES else f"layout.pp: {MOST_PROCESSES} or less"
         problems.append(Problem("ranks", processes, rule, hint))
+    elif len(program.parts) > 1 and processes != fewest:
+        rule = f"with several layouts one process stands for each of the {fewest} pipeline ranks"
+        problems.append(Problem("ranks", processes, rule, f"--ranks {fewest}"))
     if problems:
         raise UnsupportedError(problems)
 

@@ -4,9 +4,9 @@ Seconds are those of the plan's own devices. The Program says which kinds of act
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from meshwright.schedules.action import Kind
+from meshwright.schedules.action import Action, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class ModelledTimes:
         by stage and kind as in ``Program.collectives``: one number for each of its collectives.
     message_s, send_occupancy
         a message between pipeline ranks, and the fraction of it that blocks the sender's compute.
+    messages
+        those of them that take other times, by kind and stage.
     sums_s
         a message with the sums of a step that is validated afterwards; it blocks nobody.
     exchange_occupancy
@@ -62,3 +64,8 @@ class ModelledTimes:
     during_gather: Callable[[float, float], float]
     during_exchange: Callable[[float, float], float]
     reduction_slowdown: Callable[[float, float, int], float]
+    messages: Mapping[tuple[Kind, int | None], float] = field(default_factory=dict)
+
+    def message_seconds(self, action: Action) -> float:
+        """Return the seconds of a message."""
+        return self.messages.get((action.kind, action.stage), self.message_s)

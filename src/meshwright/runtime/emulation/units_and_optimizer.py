@@ -9,6 +9,7 @@ from meshwright.model.operators.blocks import EMBEDDING_TABLE
 from meshwright.program.model_states.state_elements import DENSE_MESH, EXPERT_MESH, StateMesh
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage
+from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCommunicator
 from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
@@ -97,17 +98,21 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
 def _units(stage: Stage, communicator: EmulatedCommunicator) -> tuple[tuple[EmulatedUnit, ...], ...]:
     """Return the units of each block if parameters are gathered layer by layer, of the whole stage otherwise."""
     program, name = communicator.program, f"stage {stage.index}"
-    places = [(b,) for b in stage.blocks] if program.parts.only.mode.gather == "per-layer" else [stage.blocks]
+    places: list[tuple[int, ...]] = []
+    for part, own in program.parts.blocks_by_part(stage.blocks).items():
+        by_layer = program.parts[part].mode.gather == "per-layer"
+        places += [(block,) for block in own] if by_layer else [tuple(own)]
     found = []
     for blocks in places:
+        of_part = communicator.on(program.parts.of_blocks[blocks[0]])
         operators = (op for block in blocks for op in program.blocks[block].operators)
         of_experts = any(op.place == "expert" and op.parameters for op in operators)
         meshes = (DENSE_MESH, EXPERT_MESH) if of_experts else (DENSE_MESH,)
-        found.append(tuple(_unit(name, mesh, communicator) for mesh in meshes))
+        found.append(tuple(_unit(name, mesh, of_part) for mesh in meshes))
     return tuple(found)
 
 
-def _unit(name: str, mesh: StateMesh, communicator: EmulatedCommunicator) -> EmulatedUnit:
+def _unit(name: str, mesh: StateMesh, communicator: Communicator) -> EmulatedUnit:
     return EmulatedUnit(
         name=name,
         layout=UnitLayout((), 0, 1, mesh),

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 
 P = TypeVar("P", bound=ShortPlan | LongPlan)
 
@@ -20,7 +21,7 @@ def coordinates(plan: ShortPlan | LongPlan) -> tuple[int, ...]:
     if isinstance(plan, ShortPlan):
         degrees = plan.layout
         return degrees.tp, degrees.pp, degrees.cp, degrees.ep, plan.pipeline.micro_batch
-    (layout,) = plan.layouts.values()
+    (layout,) = plan_of_main_layout(plan).layouts.values()
     ep = layout.experts.ep if layout.experts else 1
     return layout.grid.tp, plan.pipeline.ranks, layout.grid.cp, ep, plan.pipeline.micro_batch
 

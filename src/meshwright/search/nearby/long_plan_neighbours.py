@@ -2,7 +2,8 @@
 
 What a plan writes out is kept. tp, cp, ep and the micro-batch are halved, kept or doubled, in every combination;
 data parallelism takes up what tp and cp leave, so that the ranks of a stage stay as many: dp_shard does, or
-dp_replicate where nothing is sharded. Whether a neighbour is legal is not asked here.
+dp_replicate where nothing is sharded. Those of a plan with several layouts are in ``ranged_neighbours.py``. Whether a
+neighbour is legal is not asked here.
 """
 
 from collections.abc import Iterator
@@ -10,13 +11,17 @@ from itertools import product
 
 from meshwright.plans.forms.conversion import expert_grid
 from meshwright.plans.forms.long import Grid, Layout, LongPlan
+from meshwright.search.nearby.ranged_neighbours import ranged_neighbours
 
 KEPT, DOUBLED, HALVED = 0, 1, -1
 STEPS = (KEPT, DOUBLED, HALVED)
 
 
 def neighbours(plan: LongPlan) -> Iterator[LongPlan]:
-    """Every neighbour of a plan with one layout, without the plan itself."""
+    """Every neighbour of a plan, without the plan itself."""
+    if len(plan.layouts) > 1:
+        yield from ranged_neighbours(plan)
+        return
     ((name, layout),) = plan.layouts.items()
     unsharded = plan.sharding == "none"
     for tp, cp, ep, micro_batch in product(STEPS, repeat=4):
