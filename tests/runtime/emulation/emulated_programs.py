@@ -6,6 +6,7 @@ from math import prod
 
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.model.load import load_model
+from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
 from meshwright.plans.resolve import resolve
@@ -61,6 +62,13 @@ def in_time(run: Callable[[], Emulation], expected_s: float) -> Emulation:
         if abs(emulation.step_s / expected_s - 1) < LATE:
             break
     return emulation
+
+
+def of_plan(text: str) -> Case:
+    """Return the case of a plan file's text."""
+    resolved = resolve(parse_plan(text))
+    program, simulation = lower_and_simulate(resolved.long, resolved.setting)
+    return Case(program, resolved.setting, simulation)
 
 
 def case(

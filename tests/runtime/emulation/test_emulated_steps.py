@@ -7,11 +7,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from emulated_programs import LATE, blocked, case, expected, in_time, plain
+from emulated_programs import LATE, blocked, case, expected, in_time, of_plan, plain
 
-from meshwright.errors import RunError
+from meshwright.errors import RunError, UnsupportedError
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
 from meshwright.runtime.emulation.emulate import emulate
+from meshwright.runtime.emulation.local_program import local_program
 from meshwright.schedules.action import Action
 from meshwright.simulate.memory_ledger import peak_activation_bytes
 
@@ -22,6 +23,7 @@ EXPERTS = {"model": "mixtral-8x7b", "pp": 2, "stack": "meshwright", "recomputed"
 CASES = [
     ({"pp": 2, "tp": 2, "dp_shard": 2, "sharding": "zero1", "stack": "meshwright"}, 4),
     ({"pp": 2, "schedule": "v-half", "chunks": 2}, 2),
+    ({"pp": 2, "cp": 4, "stack": "meshwright"}, 2),
     ({"pp": 2, "dp_shard": 2, "sharding": "zero1", "schedule": "dualpipe", "chunks": 2}, 4),
     ({"pp": 2, "dp_shard": 2, "sharding": "zero3", "gather": "per-layer", "schedule": "gpipe"}, 4),
     ({"pp": 2, "schedule": "zb-h1", "recomputed": 8}, 2),
@@ -142,3 +144,39 @@ def test_lists_that_wait_for_each_other_are_refused_with_action_and_ranks():
     stuck = (early, *(action for action in first if action != early))
     with pytest.raises(RunError, match=r"RECV_[FB]0: receive \d+RECV_[FB]0 among ranks \d, \d"):
         emulate(replace(program, lists=(stuck, second)), times, 1.0, scale=UNIT_S, grace_s=1)
+
+
+def test_a_plan_of_two_layouts_is_emulated_too():
+    found = of_plan(
+        """
+plan: 1
+model: llama-3.2-1b
+cluster: h100-sxm-80gb x 16
+stack: meshwright
+workload: {task: pretrain, seq_len: 4096, global_batch: 32, precision: bf16}
+layouts:
+  a:
+    grid: {dp_shard: 4, tp: 2}
+    order: [tp, cp, dp_shard, dp_replicate, pp]
+    sequence_parallel: true
+    states: {optimizer: [dp_shard, cp]}
+  b:
+    grid: {dp_shard: 8}
+    order: [tp, cp, dp_shard, dp_replicate, pp]
+    states: {optimizer: [dp_shard, cp], gradient: [dp_shard, cp], parameter: [dp_shard, cp]}
+layers: {embed: {layout: a}, 0..7: {layout: a}, 8..11: {layout: b}, 12..15: {layout: a}, head: {layout: a}}
+pipeline: {placement: [0, 1], micro_batch: 1, schedule: {name: 1f1b}}
+"""
+    )
+    _, emulation = found.emulated(2)
+    assert emulation.step_s / found.simulated.step_s - 1 >= -1e-9
+    for rank in emulation.ranks:
+        assert rank.peak_bytes == peak_activation_bytes(found.program, rank.pipeline_rank)
+        assert times_run(rank.actions) == times_run(found.simulated.ranks[rank.pipeline_rank])
+
+
+def test_only_one_process_stands_for_a_pipeline_rank_of_several_layouts():
+    pair = case(pp=2, tp=2).program
+    two = replace(pair, parts=replace(pair.parts, every=(pair.parts.only, pair.parts.only)))
+    with pytest.raises(UnsupportedError, match="one process stands for each of the 2 pipeline ranks"):
+        local_program(two, 4)
