@@ -59,7 +59,7 @@ class ProgramParts:
         return iter(self.every)
 
     def __len__(self) -> int:
-        """Number of parts."""
+        """Return the number of parts."""
         return len(self.every)
 
     def __getitem__(self, index: int) -> Part:

@@ -26,8 +26,8 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import Prices, message_seconds, total
 from meshwright.cost.operators.program_passes import (
+    message_times,
     pass_parts,
-    program_message_seconds,
     rank_perturbation_seconds,
     rank_step_seconds,
 )
@@ -101,7 +101,7 @@ class _Player:
             for action in actions
             if action.kind in self.barriers
         )
-        self.messages: dict[tuple[Kind, int | None], float] = {}
+        self.messages = message_times(program, prices)
         self.sums_message = float(message_seconds(prices.mesh, prices.local.forms, NORM_BYTES))
         self.begin_step()
 
@@ -219,17 +219,13 @@ class _Player:
         receive = matching_receive(action)
         assert receive.stage is not None
         link = (rank, self.program.stages[receive.stage].rank)
-        start, seconds = max(self.links.get(link, 0.0), self.ranks[rank].clock), self._message_seconds(action)
+        start, seconds = (
+            max(self.links.get(link, 0.0), self.ranks[rank].clock),
+            self.messages[action.kind, action.stage],
+        )
         self.links[link] = self.arrivals[receive] = start + seconds
         self.ranks[rank].clock = start + self.occupancy * seconds
         self._record(rank, action, start, start + seconds, "send")
-
-    def _message_seconds(self, message: Action) -> float:
-        """Return the seconds of a message: all micro-batches' between two stages are alike."""
-        key = message.kind, message.stage
-        if key not in self.messages:
-            self.messages[key] = program_message_seconds(self.program, self.prices, message)
-        return self.messages[key]
 
     def _exchange(self, action: Action, rank: int) -> None:
         """Run a GATHER or REDUCE on the compute stream, or overlapped with it."""

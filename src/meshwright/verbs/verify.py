@@ -16,8 +16,8 @@ from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
 from meshwright.plans.shrink.covering_sets import Combination
 from meshwright.plans.shrink.features import Feature
+from meshwright.plans.shrink.small_layout_plans import small_layout_plans
 from meshwright.plans.shrink.small_plans import SmallPlan, SmallPlans, small_plans
-from meshwright.plans.shrink.small_ranged_plans import small_ranged_plans
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.lowering.plan_parts import planned_exchange
 from meshwright.program.program import Program
@@ -99,7 +99,7 @@ def _small_plans(resolved: Resolved, ranks: int) -> SmallPlans:
     """Return the small plans in which the features of a plan meet."""
     setting, plan = resolved.setting, _in_own_types(resolved)
     if len(plan.layouts) > 1:
-        return small_ranged_plans(plan, setting.model, ranks)
+        return small_layout_plans(plan, setting.model, ranks)
     form = planned_exchange(plan, setting.model, setting.cluster, setting.workload, setting.stack)
     return small_plans(plan, setting.model, ranks, forwarding=form == "hierarchical")
 

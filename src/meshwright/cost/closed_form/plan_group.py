@@ -343,10 +343,8 @@ class PlanGroup:
         """Return the body of a pass for each kind of stage."""
         mode, stack, elements = self.mode, self.setting.stack, self.block_elements
         units = unit_exchanges(elements, self.sharding, mode, self.prices.local.shape, stack)
-        together = [
-            stage_gathers(add(*(elements[b] for b in blocks)), mode, stack, "stage")
-            for blocks in self.stage_kinds
-        ]
+        sums = (add(*(elements[b] for b in blocks)) for blocks in self.stage_kinds)
+        together = [stage_gathers(of_stage, mode, stack, "stage") for of_stage in sums]
         return tuple(
             pass_body(blocks, kind, units, at_once, self.shared)
             for blocks, at_once in zip(self.stage_kinds, together, strict=True)

@@ -271,22 +271,17 @@ class Prices:
     @cached_property
     def kept(self) -> list[Number]:
         """Bytes that each block keeps from F to its backward pass."""
-        return self._bytes(kept_bytes)
+        return _bytes_of_blocks(self, kept_bytes)
 
     @cached_property
     def kept_for_weights(self) -> list[Number]:
         """Bytes that each block keeps from I to W."""
-        return self._bytes(kept_for_weights)
+        return _bytes_of_blocks(self, kept_for_weights)
 
     @cached_property
     def working(self) -> list[Number]:
         """Bytes that each block's backward pass brings back."""
-        return self._bytes(working_bytes)
-
-    def _bytes(self, rule: Callable[[Block, LocalShape, Mode, Stack], Number]) -> list[Number]:
-        """Return the bytes of every block by a rule."""
-        found = ((block, self.local_of(index)) for index, block in enumerate(self.blocks))
-        return [rule(block, local.shape, local.mode, local.stack) for block, local in found]
+        return _bytes_of_blocks(self, working_bytes)
 
     @property
     def _overlaps_exchange(self) -> bool:
@@ -306,6 +301,14 @@ class Prices:
             forward = forward * (1 - captured[self.local.device_recipe.captures])
         backward = forward * constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
+
+
+def _bytes_of_blocks(
+    prices: Prices, rule: Callable[[Block, LocalShape, Mode, Stack], Number]
+) -> list[Number]:
+    """Return the bytes of every block by a rule."""
+    found = ((block, prices.local_of(index)) for index, block in enumerate(prices.blocks))
+    return [rule(block, local.shape, local.mode, local.stack) for block, local in found]
 
 
 def add_parts(*parts: Parts) -> Parts:

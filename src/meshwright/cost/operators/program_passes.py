@@ -42,8 +42,15 @@ def program_message_seconds(program: Program, prices: Prices, message: Action) -
     return float(reshard_seconds(moved, local.forms, mesh.congestion(("pp",), "p2p")))
 
 
+def message_times(program: Program, prices: Prices) -> dict[tuple[Kind, int | None], float]:
+    """Return the seconds of the messages that every stage sends, by kind and stage."""
+    sends = {a for actions in program.lists for a in actions if a.kind in ("SEND_F", "SEND_B")}
+    kinds = {(send.kind, send.stage): send for send in sends}
+    return {key: program_message_seconds(program, prices, send) for key, send in kinds.items()}
+
+
 def slowest_message_seconds(program: Program, prices: Prices) -> float:
-    """Return the seconds of the slowest message; with one stage, those that one would take."""
+    """Return the seconds of the slowest message between stages; with one stage, of a message to itself."""
     stages = [stage.index for stage in program.stages if not program.ways.is_first(stage.index)]
     messages = [Action(kind, stage, 0) for stage in stages or [0] for kind in FROM_AND_TO_STAGE]
     return max(program_message_seconds(program, prices, message) for message in messages)

@@ -57,7 +57,7 @@ def _common(runs: Runs, others: Runs) -> Runs:
 
 
 def _merged(runs: Sequence[tuple[int, int]]) -> Runs:
-    """Return runs in order, those that touch or overlap as one."""
+    """Return runs in order, with touching and overlapping ones joined."""
     found: list[tuple[int, int]] = []
     for start, stop in sorted(runs):
         if found and start <= found[-1][1]:

@@ -25,12 +25,12 @@ from meshwright.plans.rules.context_parallel import CONTEXT_RULES
 from meshwright.plans.rules.degrees import DEGREE_RULES, device_product
 from meshwright.plans.rules.expert_order import EXPERT_RULES
 from meshwright.plans.rules.forward_only import FORWARD_ONLY_RULES
+from meshwright.plans.rules.layouts import LAYOUT_RULES, PLAN_RULES, layouts_by_stack
 from meshwright.plans.rules.node_order import NODE_RULES
 from meshwright.plans.rules.not_in_this_release import unsupported
 from meshwright.plans.rules.offload_of_states import HOST_STATE_RULES
 from meshwright.plans.rules.routing_and_capacity import ROUTING_RULES
 from meshwright.plans.rules.rule_input import Rule, RuleInput, with_long_form_field
-from meshwright.plans.rules.several_layouts import LAYOUT_RULES, PLAN_RULES, layouts_by_stack
 from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES

@@ -1,4 +1,4 @@
-"""What ranks hold of activations between two blocks, and what moves where two blocks have different layouts. Pure.
+"""Compute the activations of each rank between two blocks, and the transfers from one layout to another. Pure.
 
 Between blocks an activation is (positions, sequences, hidden). A rank holds the sequences of its data-parallel replica
 and, of each, the positions of its place along cp, cut over tp with sequence parallelism. Without it all ranks of tp
@@ -29,7 +29,7 @@ class HeldActivations(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """What one rank gives to another, or keeps (``source`` = ``target``): the same positions of some sequences."""
+    """Positions of some sequences that one rank gives to another, or keeps (``source`` = ``target``)."""
 
     source: int
     target: int

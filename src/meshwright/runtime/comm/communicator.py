@@ -91,11 +91,6 @@ class Communicator:
         return self if part_index == self.part_index else replace(self, part_index=part_index)
 
     @property
-    def action(self) -> str:
-        """The interpreter's current action."""
-        return self.current.text
-
-    @property
     def part(self) -> Part:
         """The part of the Program whose meshes give the groups over axes."""
         return self.program.parts[self.part_index]
@@ -142,7 +137,7 @@ class Communicator:
         if not continues:
             self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
         assert continues or item.routed or elements * width == item.logical_bytes, (
-            f"{self.action}: {item.kind} of {item.what} moves {elements * width} bytes, "
+            f"{self.current.text}: {item.kind} of {item.what} moves {elements * width} bytes, "
             f"the Program says {item.logical_bytes}"
         )
         what = f"{item.kind} of {item.what}"
@@ -224,7 +219,7 @@ class Communicator:
         *,
         routed: bool = False,
     ) -> None:
-        self.log.append(Traffic(self.action, kind, axes, what, logical_bytes, ranks, routed))
+        self.log.append(Traffic(self.current.text, kind, axes, what, logical_bytes, ranks, routed))
 
     @contextmanager
     def naming(self, what: str, ranks: tuple[int, ...]):  # type: ignore[no-untyped-def]
@@ -234,7 +229,7 @@ class Communicator:
         except RuntimeError as error:
             first = next(iter(str(error).splitlines()), "")
             raise RunError(
-                f"rank {self.rank}, {self.action}: {what} among ranks {', '.join(map(str, ranks))}: {first}"
+                f"rank {self.rank}, {self.current.text}: {what} among ranks {', '.join(map(str, ranks))}: {first}"
             ) from error
 
 

@@ -67,13 +67,13 @@ class RingExchange:
         """Compare the bytes sent with the Program's, and log the exchange."""
         expected = float(self.item.logical_bytes) * (len(self.ranks) - 1) / len(self.ranks)
         assert self.moved == expected, (
-            f"{self.communicator.action}: ring of {self.item.what} sent {self.moved} bytes, "
+            f"{self.communicator.current.text}: ring of {self.item.what} sent {self.moved} bytes, "
             f"the Program says {expected}"
         )
         item, communicator = self.item, self.communicator
         size = float(item.logical_bytes)
         communicator.log.append(
-            Traffic(communicator.action, item.kind, item.axes, item.what, size, self.ranks)
+            Traffic(communicator.current.text, item.kind, item.axes, item.what, size, self.ranks)
         )
 
 

@@ -173,7 +173,7 @@ class Interpreter:
             self.results["F", stage + 1, m] = y
         elif self.vocabulary:
             self.vocabulary.put("BROADCAST_F", m, y)
-        elif self._communicator_of(stage, -1).place_in(TP) == 0:
+        elif _communicator_of(self.plan, stage, -1).place_in(TP) == 0:
             self.states.loss = self.states.loss + y
 
     def backward(self, action: Action) -> None:
@@ -198,12 +198,7 @@ class Interpreter:
             return self.results.pop(("F", stage, m))
         if self.vocabulary:
             return self.vocabulary.take(action)
-        return self.batches[m].on(self._communicator_of(stage, 0).part_index).tokens
-
-    def _communicator_of(self, stage: int, place: int) -> Communicator:
-        """Return the communicator of a block of a stage."""
-        block = self.program.stages[stage].blocks[place]
-        return self.plan.communicator.on(self.program.parts.of_blocks[block])
+        return self.batches[m].on(_communicator_of(self.plan, stage, 0).part_index).tokens
 
     def _gradient_for(self, action: Action, stage: int, m: int) -> torch.Tensor | None:
         """Return the gradient of a stage's output; None for a last stage that computes the loss itself."""
@@ -302,6 +297,12 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "VALIDATE": _validate,
 }
 """The effect of each kind of action."""
+
+
+def _communicator_of(plan: RankPlan, stage: int, place: int) -> Communicator:
+    """Return the communicator of a block of a stage."""
+    block = plan.program.stages[stage].blocks[place]
+    return plan.communicator.on(plan.program.parts.of_blocks[block])
 
 
 def _pass_of(action: Action) -> tuple[int, int]:

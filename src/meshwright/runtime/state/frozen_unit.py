@@ -110,7 +110,9 @@ class FrozenUnit:
     def view(self, name: str) -> torch.Tensor:
         """Return a parameter of this rank, opened if it is quantised. Raises RunError if it is not gathered."""
         if self.whole is None:
-            raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
+            raise RunError(
+                f"{self.communicator.current.text}: {name} is used while {self.name} is not gathered"
+            )
         pieces = {piece: place.of(self.whole) for piece, place in self._places[name].items()}
         tensor = self._tensors[name]
         quantiser = QUANTISERS.get(tensor.storage or HALF)

@@ -111,7 +111,9 @@ class Unit:
     def view(self, name: str) -> torch.Tensor:
         """Return a parameter of this rank. Raises RunError if it is not gathered."""
         if self.whole is None:
-            raise RunError(f"{self.communicator.action}: {name} is used while {self.name} is not gathered")
+            raise RunError(
+                f"{self.communicator.current.text}: {name} is used while {self.name} is not gathered"
+            )
         return self._places[name].of(self.whole)
 
     def rows(self, names: Sequence[str]) -> torch.Tensor:

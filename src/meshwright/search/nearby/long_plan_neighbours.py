@@ -2,7 +2,7 @@
 
 What a plan writes out is kept. tp, cp, ep and the micro-batch are halved, kept or doubled, in every combination;
 data parallelism takes up what tp and cp leave, so that the ranks of a stage stay as many: dp_shard does, or
-dp_replicate where nothing is sharded. Those of a plan with several layouts are in ``ranged_neighbours.py``. Whether a
+dp_replicate where nothing is sharded. Those of a plan with several layouts are in ``layout_neighbours.py``. Whether a
 neighbour is legal is not asked here.
 """
 
@@ -11,7 +11,7 @@ from itertools import product
 
 from meshwright.plans.forms.conversion import expert_grid
 from meshwright.plans.forms.long import Grid, Layout, LongPlan
-from meshwright.search.nearby.ranged_neighbours import ranged_neighbours
+from meshwright.search.nearby.layout_neighbours import layout_neighbours
 
 KEPT, DOUBLED, HALVED = 0, 1, -1
 STEPS = (KEPT, DOUBLED, HALVED)
@@ -20,7 +20,7 @@ STEPS = (KEPT, DOUBLED, HALVED)
 def neighbours(plan: LongPlan) -> Iterator[LongPlan]:
     """Every neighbour of a plan, without the plan itself."""
     if len(plan.layouts) > 1:
-        yield from ranged_neighbours(plan)
+        yield from layout_neighbours(plan)
         return
     ((name, layout),) = plan.layouts.items()
     unsharded = plan.sharding == "none"

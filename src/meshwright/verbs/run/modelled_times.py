@@ -12,8 +12,8 @@ from meshwright.cost.closed_form.overlap_and_optimizer import (
 )
 from meshwright.cost.operators.pass_prices import CATEGORY, Parts, Prices, message_seconds
 from meshwright.cost.operators.program_passes import (
+    message_times,
     pass_parts,
-    program_message_seconds,
     rank_perturbation_seconds,
     rank_step_seconds,
     slowest_message_seconds,
@@ -38,7 +38,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             for key, items in program.collectives.items()
         },
         message_s=slowest_message_seconds(program, prices),
-        messages=_messages(program, prices) if len(program.parts) > 1 else {},
+        messages=message_times(program, prices) if len(program.parts) > 1 else {},
         send_occupancy=message_occupancy(program, forms),
         sums_s=float(message_seconds(prices.mesh, forms, NORM_BYTES)),
         exchange_occupancy=exchange_occupancy(program, forms),
@@ -56,13 +56,6 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             reduction_slowdown(reduction, length, blocks, forms)
         ),
     )
-
-
-def _messages(program: Program, prices: Prices) -> dict[tuple[Kind, int | None], float]:
-    """Return the seconds of the messages of every stage."""
-    sends = {a for actions in program.lists for a in actions if a.kind in ("SEND_F", "SEND_B")}
-    kinds = {(send.kind, send.stage): send for send in sends}
-    return {key: program_message_seconds(program, prices, send) for key, send in kinds.items()}
 
 
 def _pass_time(key: tuple[int, Kind], seconds: Parts, program: Program) -> PassTime:

@@ -57,7 +57,7 @@ class GradientLots:
         """Start to copy values of ``width`` bytes to the host; those before are added to their sums."""
         self.end()
         size = width * sum(map(len, values))
-        self.link.log.append(StateCopy(self.communicator.action, "out", "gradient", size))
+        self.link.log.append(StateCopy(self.communicator.current.text, "out", "gradient", size))
         rooms = [torch.empty_like(one, device="cpu", pin_memory=self.link.accelerated) for one in values]
         self._going, self._sums = self.link.begin("out", values, rooms), totals
         self.most_bytes = max(self.most_bytes, self.device_bytes())
@@ -147,5 +147,5 @@ class ReturningSums:
         moved = sum(part.stop - part.start for part in self.sums.split.within(start, stop) if part.on_host)
         if moved:
             lots = self.lots
-            copied = StateCopy(lots.communicator.action, way, "gradient", lots.width * moved)
+            copied = StateCopy(lots.communicator.current.text, way, "gradient", lots.width * moved)
             lots.link.log.append(copied)

@@ -133,7 +133,7 @@ class OffloadedUnit(Unit):
         for block in self.home.here.values():
             if names[0] in block.places:
                 return adjacent(block.buffer, [block.places[name] for name in names])
-        raise RunError(f"{self.communicator.action}: {names[0]} is used while its block is on the host")
+        raise RunError(f"{self.communicator.current.text}: {names[0]} is used while its block is on the host")
 
     # -- gradients ----------------------------------------------------------------------------------------------
 

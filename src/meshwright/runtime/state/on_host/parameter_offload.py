@@ -112,5 +112,5 @@ class ParameterHome:
     def _move(self, way: Way, sources: list[torch.Tensor], targets: list[torch.Tensor]) -> Copy:
         if sources:
             size = self.width * sum(map(len, sources))
-            self.link.log.append(StateCopy(self.communicator.action, way, PARAMETER, size))
+            self.link.log.append(StateCopy(self.communicator.current.text, way, PARAMETER, size))
         return self.link.begin(way, sources, targets)

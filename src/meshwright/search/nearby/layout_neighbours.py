@@ -13,7 +13,7 @@ ENDS = ("embed", "head")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
-def ranged_neighbours(plan: LongPlan) -> Iterator[LongPlan]:
+def layout_neighbours(plan: LongPlan) -> Iterator[LongPlan]:
     """Every neighbour of a plan with several layouts, without the plan itself."""
     for name in plan.layouts:
         yield plan_of_layout(plan, name)

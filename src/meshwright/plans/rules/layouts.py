@@ -22,7 +22,7 @@ SLOWEST = "pp"
 
 
 def layouts_used(case: RuleInput) -> Iterator[Problem]:
-    """Every layout has blocks, and an existing group."""
+    """Require every layout to have blocks, and an existing group."""
     used = {rule.layout for rule in case.plan.layers.values()}
     for name, layout in case.plan.layouts.items():
         if name not in used:
@@ -34,7 +34,7 @@ def layouts_used(case: RuleInput) -> Iterator[Problem]:
 
 
 def groups(case: RuleInput) -> Iterator[Problem]:
-    """Groups are equal or disjoint, and together all devices."""
+    """Require groups that are equal or disjoint, and together all devices."""
     problems = list(group_problems(case.plan, case.cluster))
     yield from problems
     if any(problem.severity == "error" for problem in problems):
@@ -46,7 +46,7 @@ def groups(case: RuleInput) -> Iterator[Problem]:
 
 
 def pipeline_rank_sizes(case: RuleInput) -> Iterator[Problem]:
-    """Layouts that meet on one pipeline rank have as many devices, and all pipeline ranks together all of them."""
+    """Require equally many devices of layouts on one pipeline rank, and all devices of the pipeline ranks together."""
     sizes: dict[int, int] = {}
     for rank, names in _layouts_of_ranks(case).items():
         products = {name: _size(case.plan.layouts[name]) for name in names}
@@ -71,7 +71,7 @@ def pipeline_rank_sizes(case: RuleInput) -> Iterator[Problem]:
 
 
 def orders(case: RuleInput) -> Iterator[Problem]:
-    """pp varies slowest in every layout, so that all agree which ranks are a pipeline rank."""
+    """Require pp to vary slowest in every layout, so that all agree which ranks are a pipeline rank."""
     for name, layout in case.plan.layouts.items():
         for field, order in (
             ("order", layout.order),
@@ -84,7 +84,7 @@ def orders(case: RuleInput) -> Iterator[Problem]:
 
 
 def sequences_of_replicas(case: RuleInput) -> Iterator[Problem]:
-    """The replicas of every layout divide the sequences that move through the pipeline together."""
+    """Require that the replicas of every layout divide the sequences that move through the pipeline together."""
     together, most = sequences_together(case.plan), max(map(replicas, case.plan.layouts.values()))
     for name, layout in case.plan.layouts.items():
         own = replicas(layout)

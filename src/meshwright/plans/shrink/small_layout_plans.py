@@ -44,7 +44,7 @@ OF_LAYOUT = ("dp_shard", "dp_replicate", "tp", "cp", "cp_ulysses", "long_ring", 
 ON_STAGE = ("dp_shard", "dp_replicate", "tp", "cp", "cp_ulysses", "long_ring")
 
 
-def small_ranged_plans(plan: LongPlan, model: ModelGraph, ranks: int) -> SmallPlans:
+def small_layout_plans(plan: LongPlan, model: ModelGraph, ranks: int) -> SmallPlans:
     """Plans of at most ``ranks`` ranks for a plan of several layouts that the runtime can run."""
     main = short_of_only_layout(plan_of_main_layout(plan))
     active = {

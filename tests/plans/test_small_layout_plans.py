@@ -9,7 +9,7 @@ from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.resolve import resolve
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
-from meshwright.plans.shrink.small_ranged_plans import small_ranged_plans
+from meshwright.plans.shrink.small_layout_plans import small_layout_plans
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.verify import program_of
@@ -66,7 +66,7 @@ layers: {{embed: {{layout: a}}, 0..11: {{layout: a}}, 12..31: {{layout: b}}, hea
 def shrunk(request):
     devices, text = PLANS[request.param]
     resolved = resolve(parse_plan(HEAD.format(devices=devices) + text), stack_binds=True)
-    return resolved, small_ranged_plans(resolved.long, resolved.setting.model, 8)
+    return resolved, small_layout_plans(resolved.long, resolved.setting.model, 8)
 
 
 def test_every_small_plan_is_legal_and_runs(shrunk):
