@@ -180,6 +180,11 @@ class Program:
         """
         return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
 
+    def kept_bytes(self, rank: int) -> int:
+        """Bytes of earlier parameters that each rank of a pipeline rank keeps for means to come."""
+        exchanged = (c for s in self.stages_of(rank) for c in self.collectives.get((s.index, "AVERAGE"), ()))
+        return sum(c.version * int(c.logical_bytes) for c in exchanged)
+
     @property
     def mirrors(self) -> tuple[tuple[int, ...], ...]:
         """Pipeline ranks that hold the same layers, one for each chain."""

@@ -44,6 +44,7 @@ Kind = Literal[
     "RECV_NORM",  # sums over all ranks before this one
     "PERTURB",  # parameters to the next point at which the loss is computed
     "STEP",  # optimizer
+    "AVERAGE",  # parameters of a stage, replaced by their mean over ranks that have other ones
     "SEND_TOTAL",  # sums over all ranks, of the step before, to the previous rank
     "RECV_TOTAL",  # sums over all ranks, of the step before, from the next rank
     "OFFLOAD",  # activations of a micro-batch to host memory
@@ -75,7 +76,7 @@ SUM_MESSAGES: tuple[Kind, ...] = (*SUM_SENDS, *SUM_RECEIVES)
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {
     **dict.fromkeys(KINDS, "pass"),
-    **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED"), "stage"),
+    **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED", "AVERAGE"), "stage"),
     **dict.fromkeys(("REDUCE_TIED", "NORM", "PERTURB", "STEP", "VALIDATE"), "rank"),
     **dict.fromkeys(SUM_MESSAGES, "rank"),
 }

@@ -64,6 +64,7 @@ def rank_ledger(program: Program, rank: int, cluster: Cluster) -> dict[str, int]
             else buffers + _stage_buffers(program, rank, every, rules)
         ),
         "workspace": int(workspace_bytes(cluster)),
+        **({"kept": program.kept_bytes(rank)} if program.kept_bytes(rank) else {}),
     }
 
 

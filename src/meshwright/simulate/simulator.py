@@ -3,7 +3,8 @@
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link
 that carries one message at a time. Actions run in list order; a receive waits for its message; GATHER and REDUCE
 run on the data-parallel stream where the stack overlaps them; REDUCE_MIRRORED, REDUCE_TIED and NORM wait for all ranks
-that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. What
+that take part. Since all ranks of a class do the same, a collective inside a class needs no partner to wait for. Means
+of parameters of earlier steps run on that stream from the beginning of a step; those of this step hold it up. What
 overlaps compute slows it down (``cost/operators/pass_prices.py``, ``cost/closed_form/overlap_and_optimizer.py``).
 Simulated times are predictions, not measurements. Exchanges of a spread vocabulary have channels of their own
 (``vocabulary_exchanges.py``), and so have copies to the host and back (``offload_copies.py``).
@@ -82,6 +83,7 @@ class _Rank:
     reduced: float = 0.0
     position: int = 0
     gathered: dict[int, float] = field(default_factory=dict)
+    averaged: dict[int, tuple[float, float]] = field(default_factory=dict)
     last_pass: tuple[float, float] = (0.0, 0.0)
 
 
@@ -112,8 +114,9 @@ class _Player:
         self.sums: dict[tuple[Kind, int], float] = {}
         self.exchanges = Exchanges(self.program, self.prices, self.records)
         self.copies = HostCopies(self.program, self.prices, self.records)
-        for rank in self.ranks:
+        for number, rank in enumerate(self.ranks):
             rank.position = 0
+            rank.averaged = _begin_means(self, number)
 
     def done(self, rank: int) -> bool:
         return self.ranks[rank].position == len(self.program.lists[rank])
@@ -161,6 +164,8 @@ class _Player:
             self._send(action, rank)
         elif action.kind in ("GATHER", "REDUCE"):
             self._exchange(action, rank)
+        elif action.kind == "AVERAGE":
+            _average(self, action, rank)
         elif action.kind == "NORM":
             state.clock = max(state.clock, state.data_parallel)
             if (None, "NORM") in self.program.collectives:
@@ -265,6 +270,36 @@ class _Player:
         actions = self.program.lists[rank]
         while self.ranks[rank].position < len(actions):
             yield actions[self.ranks[rank].position]
+
+
+def _begin_means(player: _Player, rank: int) -> dict[int, tuple[float, float]]:
+    """Begin the means of earlier parameters, beside the passes of the step; return when each begins and ends."""
+    state, found = player.ranks[rank], dict[int, tuple[float, float]]()
+    for action in player.program.lists[rank]:
+        if action.kind == "AVERAGE" and action.stage is not None:
+            items = player.program.collectives[action.stage, action.kind]
+            seconds = float(player.prices.collectives(item for item in items if item.version))
+            start = max(state.clock, state.data_parallel)
+            if seconds:
+                state.data_parallel = start + seconds
+                found[action.stage] = start, state.data_parallel
+    return found
+
+
+def _average(player: _Player, action: Action, rank: int) -> None:
+    """Wait for the mean of earlier parameters, and average those of this step."""
+    state = player.ranks[rank]
+    assert action.stage is not None
+    items = player.program.collectives[action.stage, action.kind]
+    if action.stage in state.averaged:
+        start, end = state.averaged[action.stage]
+        state.clock = max(state.clock, end)
+        player._record(rank, action, start, end, "data-parallel")
+    now = float(player.prices.collectives(item for item in items if not item.version))
+    if now:
+        start = max(state.clock, state.data_parallel)
+        state.clock = state.data_parallel = start + now
+        player._record(rank, action, start, state.clock, "data-parallel")
 
 
 def _play(player: _Player) -> None:

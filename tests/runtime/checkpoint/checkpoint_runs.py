@@ -14,13 +14,14 @@ from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 
 SMALLEST = tiny("llama", num_hidden_layers=1)
+OPTIONS = StepOptions(lr=1e-2)
 FACTS = {"seed": 7, "data": ["a.txt"], "best": 0.1}
 
 
-def on_ranks(case, work, precision="fp64"):
+def on_ranks(case, work, precision="fp64", options=OPTIONS):
     """What ``work(rank, steps)`` returns on each rank of a new run; ``steps(numbers)`` takes steps."""
     tensors = random_tensors(case.model, 0)
-    job = Job(case.program, case.model, precision, StepOptions(lr=1e-2), 60.0, accelerated=False)
+    job = Job(case.program, case.model, precision, options, 60.0, accelerated=False)
 
     def whole_work(place, store, tell):
         with rank_of(job, place, store, tensors) as rank:

@@ -47,7 +47,7 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     program = case.program
     elsewhere = UNIT_KINDS if program.parts.by_unit else ()
     for stage in program.sections_of(rank):
-        for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
+        for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED", "AVERAGE"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
         if _freed(program, stage):
@@ -85,6 +85,10 @@ def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
                 yield from case.misordered(rank, STEP, gather, "the optimizer makes what is gathered")
             for after in (reduce, free) if passes else ():
                 yield from case.misordered(rank, passes[-1], after, "the stage's last pass comes first")
+            average = Action("AVERAGE", stage.index)
+            yield from case.misordered(rank, STEP, average, "the mean is that of the step's parameters")
+            if not early:
+                yield from case.misordered(rank, average, gather, "the mean is gathered")
             mirrored = Action("REDUCE_MIRRORED", stage.index)
             for later in (mirrored, TIED, NORM, STEP):
                 yield from case.misordered(

@@ -18,7 +18,7 @@ import torch
 from meshwright.model.named_tensors import is_matrix
 from meshwright.program.lowering.step_collectives import LOSS_BYTES
 from meshwright.runtime.state.noise import noise_key
-from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.runtime.state.parameter_lifecycle import StepStates, refresh
 from meshwright.runtime.state.perturbation import Change, change_by_noise
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.schedules.action import Action
@@ -97,7 +97,7 @@ class ForwardOnlyStates(StepStates):
         self._known(StepResult((plus + minus) / 2, abs(self.found.gradient)))
         self._update(self.found.gradient)
         self._move_corrections()
-        self._refresh()
+        refresh(self.plan)
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -116,7 +116,7 @@ class ForwardOnlyStates(StepStates):
         by = POINTS[self.point] * self._optimizer.epsilon
         self.point += 1
         self._change(lambda name, values, z: values + z * by)
-        self._refresh()
+        refresh(self.plan)
 
     def _update(self, gradient: float) -> None:
         options = self.optimizer.options

@@ -16,6 +16,7 @@ from meshwright.runtime.executor.rank_plan import RankPlan, dealt
 from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
+from meshwright.runtime.state.parameter_means import ParameterMeans
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
 from meshwright.schedules.action import Action
 
@@ -27,6 +28,13 @@ def free_gathered_in_passes(plan: RankPlan, stage: int) -> None:
     for unit in plan.units_of(stage):
         if unit.communicator.part.mode.gather == "per-micro-batch":
             unit.free()
+
+
+def refresh(plan: RankPlan) -> None:
+    """Update the parameters that only this rank holds from the optimizer's."""
+    for unit in plan.all_units:
+        if unit.layout.parts == 1:
+            PendingExchange(unit.gather(())).begin().finish()
 
 
 @dataclass
@@ -50,10 +58,12 @@ class StepStates:
     gathering: dict[int, list[PendingExchange]] = field(default_factory=dict)
     reductions: GradientReductions = field(init=False)
     changes: BaseChanges = field(init=False)
+    means: ParameterMeans = field(init=False)
 
     def __post_init__(self) -> None:
         self.reductions = GradientReductions(self.plan)
         self.changes = BaseChanges(self.plan)
+        self.means = ParameterMeans(self.plan)
         overlap = self.plan.program.steps_overlap
         self.speculation = PostValidation(self.plan, self.optimizer) if overlap else None
         self.renew()
@@ -68,7 +78,7 @@ class StepStates:
         self._end_gathers()
         for unit in self.plan.offloaded_units:
             unit.settle()
-        self._refresh()
+        refresh(self.plan)
         for action in late_gathers(self.plan.program.lists[self.plan.pipeline_rank]):
             self.gather(action)
             self.ready(action.stage)
@@ -128,7 +138,7 @@ class StepStates:
             self.optimizer.update(result.norm, self.lr_factor)
             self.changes.add(before)
         self._move_corrections()
-        self._refresh()
+        refresh(self.plan)
 
     def _move_corrections(self) -> None:
         """Move the routers' corrections by the choices of all ranks.
@@ -161,9 +171,3 @@ class StepStates:
     def _end_gathers(self) -> None:
         for stage in tuple(self.gathering):
             self.ready(stage)
-
-    def _refresh(self) -> None:
-        """Update the parameters that only this rank holds from the optimizer's."""
-        for unit in self.plan.all_units:
-            if unit.layout.parts == 1:
-                PendingExchange(unit.gather(())).begin().finish()

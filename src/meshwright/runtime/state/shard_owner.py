@@ -2,7 +2,8 @@
 
 Copies of a shard lie on all replicas, those of a whole unit on the shard axes too; what tp does not cut lies on every
 tp rank, for experts on every etp rank; a table of two stages lies on both ends of the pipeline, unless it is spread
-over all of it; with several chains of stages a rank's parameters also lie on the pipeline ranks that mirror it.
+over all of it; with several chains of stages a rank's parameters also lie on the pipeline ranks that mirror it. Ranks
+that average their parameters have other ones in between, and copy nothing.
 """
 
 from meshwright.model.named_tensors import TOKEN_TABLE
@@ -16,7 +17,14 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor,
     mesh = layout.mesh
     whole = mesh.shard if layout.parts == 1 else ()
     uncut = () if tensor.widths_cut else (mesh.width,)
-    copies = (*mesh.replica, *whole, *uncut)
+    alone = {
+        axis
+        for (_, kind), of in program.collectives.items()
+        if kind == "AVERAGE"
+        for c in of
+        for axis in c.axes
+    }
+    copies = tuple(axis for axis in (*mesh.replica, *whole, *uncut) if axis not in alone)
     first, ends = part.mesh_with(copies).group_of(rank, copies)[0], program.end_ranks
     stages = program.parts.pipeline_of(first)
     if program.chains > 1:
