@@ -42,7 +42,7 @@ from meshwright.program.activation_bytes import kept_bytes
 from meshwright.program.local_shape import ACTIVATION_BYTES, LocalShape, Mode, Number
 from meshwright.program.lowering.block_items import LOSS_STATISTICS
 from meshwright.program.pass_items import Collective, Compute, Item, PassKind, Phase
-from meshwright.program.program import Program, Stage
+from meshwright.program.program import Program, Stage, table_ends
 from meshwright.schedules.action import Kind
 from meshwright.schedules.vocabulary.vocabulary_form import VocabularyForm
 from meshwright.stack.stack import Stack
@@ -82,7 +82,8 @@ def _items(block: Block, work: Work) -> tuple[Item, ...]:
 
 def ends_together(program: Program) -> bool:
     """Return true if the ranks that hold the embedding, or a share of it, also hold that of the head."""
-    return len(program.end_ranks) == 1 or program.vocabulary is not None
+    (first, _), (last, _) = table_ends(program)
+    return (len(program.end_ranks) == 1 and first == last) or program.vocabulary is not None
 
 
 def share_blocks(model: ModelGraph, kind: PassKind) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import LowRank
+from meshwright.program.layouts.table_transfers import TableTransfer, table_transfers
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.hidden_matrices import MATRICES
 from meshwright.program.model_states.state_elements import StateEntry, StateKind, embedding_names
@@ -29,6 +30,9 @@ from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.stack import Stack
 from meshwright.workload.optimizer_choice import ADAMW
+
+TABLE_PIECES = ("table",)
+"""Stands for the ranks that exchange pieces of a tied table's gradient, where its two layouts differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class Edge:
 class Program:
     """A lowered plan.
 
-    ``hidden`` is the width of activations between blocks. ``parts`` spread the ranks, a part for each layout;
-    ``stages`` hold blocks; ``states`` is the state table;
+    ``hidden`` is the width of activations between blocks, ``table_shape`` that of the token table: (rows, width).
+    ``parts`` spread the ranks, a part for each layout; ``stages`` hold blocks; ``states`` is the state table;
     ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM and STEP
     exchange; a STEP of Muon has it by stage, of the first of the ranks that share a stage's states
@@ -84,6 +88,7 @@ class Program:
 
     blocks: tuple[Block, ...]
     hidden: int
+    table_shape: tuple[int, int]
     stack: Stack
     parts: ProgramParts
     stages: tuple[Stage, ...]
@@ -180,11 +185,6 @@ class Program:
         """
         return tuple(dict.fromkeys((self.stages[0].rank, self.stages[-1].rank)))
 
-    def kept_bytes(self, rank: int) -> int:
-        """Bytes of earlier parameters that each rank of a pipeline rank keeps for means to come."""
-        exchanged = (c for s in self.stages_of(rank) for c in self.collectives.get((s.index, "AVERAGE"), ()))
-        return sum(c.version * int(c.logical_bytes) for c in exchanged)
-
     @property
     def mirrors(self) -> tuple[tuple[int, ...], ...]:
         """Pipeline ranks that hold the same layers, one for each chain."""
@@ -200,6 +200,8 @@ class Program:
             return self.parts.ranks
         if axes == ("tied",):
             return len(self.end_ranks)
+        if axes == TABLE_PIECES:
+            return 2
         if axes == MIRRORED:
             return self.chains
         return self.parts[part].mesh_with(axes).size(axes)
@@ -217,6 +219,30 @@ def sequences_of_step(program: Program) -> int:
     part = program.parts[0]
     together = part.replicas * program.micro_batches * int(part.shape.micro_batch)
     return together // program.stack.optimizer.passes_of_a_sequence
+
+
+def earlier_parameter_bytes(program: Program, rank: int) -> int:
+    """Bytes of earlier parameters that each rank of a pipeline rank keeps for means to come."""
+    kinds = ((stage.index, "AVERAGE") for stage in program.stages_of(rank))
+    exchanged = (item for key in kinds for item in program.collectives.get(key, ()))  # type: ignore[arg-type]
+    return sum(item.version * int(item.logical_bytes) for item in exchanged)
+
+
+def table_ends(program: Program) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return (part, pipeline rank) of the embedding and of the last stage's head."""
+    first, last, of = program.stages[0], program.stages[-1], program.parts.of_blocks
+    return (of[first.blocks[0]], first.rank), (of[last.blocks[-1]], last.rank)
+
+
+def table_changes_layout(program: Program) -> bool:
+    """Return true if two pipeline ranks hold the embedding's table in layouts of their own."""
+    (first, _), (last, _) = table_ends(program)
+    return first != last and table_is_apart(program)
+
+
+def table_transfers_of(program: Program) -> tuple[TableTransfer, ...]:
+    """Return the transfers of such a table's gradient."""
+    return tuple(table_transfers(program.parts, table_ends(program), *program.table_shape))
 
 
 def table_is_apart(program: Program) -> bool:

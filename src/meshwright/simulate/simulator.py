@@ -273,7 +273,7 @@ class _Player:
 
 
 def _begin_means(player: _Player, rank: int) -> dict[int, tuple[float, float]]:
-    """Begin the means of earlier parameters, beside the passes of the step; return when each begins and ends."""
+    """Begin the means of earlier parameters with the step, and return the begin and the end of each."""
     state, found = player.ranks[rank], dict[int, tuple[float, float]]()
     for action in player.program.lists[rank]:
         if action.kind == "AVERAGE" and action.stage is not None:

@@ -180,10 +180,15 @@ def test_equal_groups_are_one():
     assert problems(plan({"a": A, "b": B | {"on": "again"}}, groups=same)) == []
 
 
-def test_tied_tables_and_further_tokens_stay_in_one_layout():
-    tied = problems(plan(), replace(DENSE, tied_embeddings=True))
-    assert [problem.field for problem in tied] == ["layers.head.layout"]
-    assert problems(plan(ranges=RANGES | {"head": "a"}), replace(DENSE, tied_embeddings=True)) == []
+def test_tied_tables_of_one_rank_stay_in_one_layout():
+    tied = replace(DENSE, tied_embeddings=True)
+    assert problems(plan(), tied) == []
+    on_one = plan({"a": layout(tp=4, dp_replicate=4), "b": layout(tp=2, dp_replicate=8)}, pp=1, devices=16)
+    (problem,) = problems(on_one, tied, devices=16)
+    assert problem.field == "layers.head.layout"
+    assert "a tied table in two layouts on one pipeline rank" in problem.rule
+    (narrow,) = problems(plan(dtypes={"reduce": "bf16"}), tied)
+    assert narrow.field == "dtypes.reduce"
 
 
 def test_each_layout_keeps_the_rules_of_the_model():

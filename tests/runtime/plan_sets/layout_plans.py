@@ -176,7 +176,7 @@ FACTORS = {
     "micro-batch": {"1": 1, "2": 2},
 }
 TIED = ("gpt2", "gemma2")
-"""Models whose head has the table of the embedding: both have one layout."""
+"""Models whose head has the table of the embedding: on one rank both have one layout."""
 THIRD = layout(dp_shard=2, tp=2, sequence_parallel=True, sharding="zero1")
 
 
@@ -225,7 +225,7 @@ def plan_of(levels: dict[str, str]) -> Ranged:
     if "three" in levels["where"]:
         layouts.append(("c", THIRD))
     blocks = where["blocks"]
-    if levels["model"] in TIED:
+    if levels["model"] in TIED and (where.get("pp", 1) == 1 or "V" in levels["where"]):
         blocks = blocks[:-1] + blocks[0]
     recomputes = RECOMPUTED[levels["recompute"]]
     keys = {key: value for key, value in where.items() if key != "blocks"}

@@ -46,6 +46,7 @@ CATEGORY: Mapping[str, str] = {
     "edp_replicate": "dp",
     "mirrored": "dp",
     "tied": "dp",
+    "table": "dp",
     "world": "dp",
 }
 """Which entry of a breakdown the time of a collective goes to, by its last axis."""

@@ -276,9 +276,10 @@ def whole_mesh(
         **{a: s for a, s in expert_sizes.items() if a != "pp"},
         "world": world,
         "tied": 2,
+        "table": 2,
         "mirrored": 2,
     }
     expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
-    own = {"world": 1, "tied": ends, "mirrored": ends}
+    own = {"world": 1, "tied": ends, "table": ends, "mirrored": ends}
     return Mesh(every, {**steps, **expert_steps, **own}, forms.domain, forms.tiers)

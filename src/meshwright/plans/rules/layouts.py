@@ -147,7 +147,7 @@ def _model(case: RuleInput) -> Iterator[Refused]:
     arch = case.arch
     names = layouts_by_block(case.plan, arch.layers)
     if case.model.tied_gradients and names[0] != names[-1]:
-        yield "layers.head.layout", names[-1], "a tied table in another layout than the embedding's", names[0]
+        yield from _table(case, names)
     further = {names[1 + layer] for layer in range(arch.layers - arch.next_token_layers, arch.layers)}
     if arch.next_token_layers and further != {names[-1]}:
         field, what = "layers.head.layout", "layers for further tokens in another layout than the head's"
@@ -163,6 +163,23 @@ def _model(case: RuleInput) -> Iterator[Refused]:
             "a balancing loss of unlike micro-batches",
             "equal dp for routed layers",
         )
+
+
+def _table(case: RuleInput, names: list[str]) -> Iterator[Refused]:
+    """Yield what is not done with a table that embedding and head hold in unlike layouts."""
+    field, value, first = "layers.head.layout", names[-1], names[0]
+    placement = case.plan.pipeline.placement
+    if placement[0] == placement[-1]:
+        yield field, value, "a tied table in two layouts on one pipeline rank", first
+    if case.arch.next_token_layers:
+        yield (
+            field,
+            value,
+            "a table of layers for further tokens in another layout than the embedding's",
+            first,
+        )
+    if case.plan.written_types.get("reduce", "fp32") != "fp32":
+        yield "dtypes.reduce", case.plan.written_types["reduce"], "a tied table in two layouts", "fp32"
 
 
 def _replicas_of_experts(case: RuleInput, names: list[str]) -> Iterator[int]:

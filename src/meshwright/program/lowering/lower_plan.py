@@ -98,6 +98,7 @@ def lower(
     return Program(
         blocks=model.blocks,
         hidden=model.architecture.hidden,
+        table_shape=(model.architecture.vocab, model.architecture.hidden),
         stack=stack,
         parts=parts,
         stages=stages,
@@ -137,7 +138,8 @@ def _step_plan(
     choice, ranks, virtual = plan.choice, plan.pipeline.ranks, plan.pipeline.virtual_stages
     count = len(plan.pipeline.placement)
     stages = sections[:count]
-    together = stages[0].rank == stages[-1].rank or choice.form is not None
+    alike = parts.of_blocks[stages[0].blocks[0]] == parts.of_blocks[stages[-1].blocks[-1]]
+    together = (stages[0].rank == stages[-1].rank and alike) or choice.form is not None
     elements = elements_of_parts(model.blocks, parts, ends_together=together)
     counted = elements
     if stack.optimizer.kind.of_matrices:
@@ -154,6 +156,7 @@ def _step_plan(
         shares=sections[count:],
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
         optimizer_elements=counted,
+        table_shape=(model.architecture.vocab, model.architecture.hidden),
     )
 
 

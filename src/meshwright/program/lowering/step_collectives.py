@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshwright.program.layouts.table_transfers import busiest_elements, table_transfers
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
 from meshwright.program.lowering.pass_bodies import Shared
@@ -28,7 +29,7 @@ from meshwright.program.model_states.data_parallel_collectives import add, step_
 from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule, exchange_units
 from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
-from meshwright.program.program import Stage
+from meshwright.program.program import TABLE_PIECES, Stage
 from meshwright.program.program_parts import Part, ProgramParts
 from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
@@ -50,7 +51,8 @@ class StepPlan:
     ``unit`` is how many micro-batches go through the schedule
     together; None where it has no units. ``shares`` are those of a vocabulary that is spread over the ranks.
     ``validated_afterwards``: ranks do not wait for all before they step. ``optimizer_elements`` are those of each block
-    whose optimizer states count by element: all but the matrices that Muon takes.
+    whose optimizer states count by element: all but the matrices that Muon takes. ``table_shape``: rows and width of
+    the token table.
     """
 
     parts: ProgramParts
@@ -64,6 +66,7 @@ class StepPlan:
     shares: tuple[Stage, ...] = ()
     validated_afterwards: bool = False
     optimizer_elements: Mapping[int, Elements] = field(default_factory=dict)
+    table_shape: tuple[int, int] = (0, 0)
 
     @property
     def sections(self) -> tuple[Stage, ...]:
@@ -114,6 +117,8 @@ class StepPlan:
             return self.parts.ranks
         if axes == MIRRORED:
             return self.ways.chains
+        if axes == TABLE_PIECES:
+            return 2
         return self.parts[part].mesh_with(axes).size(axes)
 
 
@@ -146,9 +151,7 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
                 live = step.live(on_part(collectives, index))
                 result[stage.index, kind] = (*result.get((stage.index, kind), ()), *live)
     if step.tied_ranks:
-        table = step.stages[0].blocks[0]
-        embedding, part = step.elements[table], step.parts.of(table)
-        result[None, "REDUCE_TIED"] = (tied_reduction(embedding, part.sharding, part.shape, step.stack),)
+        result[None, "REDUCE_TIED"] = (_table_exchange(step),)
     axes = norm_axes(step.validated_afterwards)
     result[None, "NORM"] = step.live((step_sums(step.stack, axes),))
     return {key: collectives for key, collectives in result.items() if collectives}
@@ -175,6 +178,18 @@ def step_sums(stack: Stack, axes: tuple[str, ...]) -> Collective:
     if stack.optimizer.forward_only:
         return Collective("all-reduce", axes, LOSS_BYTES, "two losses")
     return Collective("all-reduce", axes, NORM_BYTES, "gradient norm")
+
+
+def _table_exchange(step: StepPlan) -> Collective:
+    """Return the exchange of a tied table's gradient; in two layouts, of the bytes of the busiest rank."""
+    first, last, of = step.stages[0], step.stages[-1], step.parts.of_blocks
+    ends = (of[first.blocks[0]], first.rank), (of[last.blocks[-1]], last.rank)
+    part = step.parts[ends[0][0]]
+    if ends[0][0] == ends[1][0]:
+        return tied_reduction(step.elements[first.blocks[0]], part.sharding, part.shape, step.stack)
+    elements = busiest_elements(table_transfers(step.parts, ends, *step.table_shape))
+    size = step.stack.gradient_communication_bytes * elements
+    return Collective("reduce", TABLE_PIECES, size, "embedding table")
 
 
 def tied_reduction(embedding: Elements, sharding: str, shape: LocalShape, stack: Stack) -> Collective:

@@ -26,7 +26,7 @@ from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.executor.rank_plan import layer_of
 from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
-from meshwright.runtime.state.shard_owner import first_owner
+from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
@@ -39,6 +39,8 @@ DTYPES: Mapping[torch.dtype, str] = {
 }
 """The safetensors names of the dtypes that shards have."""
 PARAMETER, BUFFER = "parameter", "buffer"
+COPY = "copy_of_"
+"""Begins the state of a tied table that the head holds in another layout than the embedding."""
 METADATA = "meshwright"
 """The only key of a file's metadata: safetensors does not always keep the order of several keys."""
 
@@ -98,12 +100,14 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
                 rank.job.program, rank.place.rank, unit.layout, tensors[name], unit.communicator.part
             )
             moments = list(optimizer.moments_at(unit, here))
-            yield Stretch(PARAMETER, tensors[name], of.start, owner, parameters_at(unit, here))
+            copied = is_second_copy(rank.job.program, unit.communicator.part_index, tensors[name])
+            copy = COPY if copied else ""
+            yield Stretch(f"{copy}{PARAMETER}", tensors[name], of.start, owner, parameters_at(unit, here))
             for key, memory, _ in moments:
-                yield Stretch(key, tensors[name], of.start, owner, memory)
+                yield Stretch(f"{copy}{key}", tensors[name], of.start, owner, memory)
             for key, _, scale in moments:
                 if scale is not None:
-                    yield Stretch(f"{key}_scale", tensors[name], of.start, owner, (scale,))
+                    yield Stretch(f"{copy}{key}_scale", tensors[name], of.start, owner, (scale,))
     for unit in rank.plan.trained_units:
         for at, kept in enumerate(rank.interpreter.states.means.kept.get(unit.name, ())):
             for name, of, here in unit.spans():

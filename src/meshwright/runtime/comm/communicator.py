@@ -170,9 +170,11 @@ class Communicator:
         op = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         return dist.all_reduce(tensor, op=op, group=group, async_op=True)
 
-    def send(self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int) -> Work:
+    def send(
+        self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int, width: int = ACTIVATION_BYTES
+    ) -> Work:
         """Start a send to a rank; the tensor must not change until the work has ended."""
-        assert tensor.numel() * ACTIVATION_BYTES == logical_bytes, f"{what} has another size"
+        assert tensor.numel() * width == logical_bytes, f"{what} has another size"
         self._note("p2p", MESSAGES, what, logical_bytes, (self.rank, target))
         group = self.groups.channels.get((self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):

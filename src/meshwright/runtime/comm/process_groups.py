@@ -15,7 +15,7 @@ from meshwright.model.operators.operator_types import Dispatch
 from meshwright.program.lowering.optimizer_post_validation import sum_neighbours
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.pass_items import Compute, exchanges_of, legs_of
-from meshwright.program.program import Program
+from meshwright.program.program import TABLE_PIECES, Program
 from meshwright.schedules.action import EXCHANGES
 
 Axes = tuple[str, ...]
@@ -72,6 +72,8 @@ def groups_of(program: Program, axes: Axes, part: int = 0) -> list[tuple[int, ..
     """
     if axes == ("world",):
         return [tuple(range(program.parts.ranks))]
+    if axes == TABLE_PIECES:
+        return []
     if axes == ("tied",):
         first, last = program.end_ranks
         return [(row[first], row[last]) for row in program.parts.pipelines]
@@ -87,6 +89,7 @@ def groups_used(program: Program) -> set[GroupKey]:
         (kind if kind in EXCHANGES else "", c.part, c.axes)
         for (_, kind), collectives in program.collectives.items()
         for c in collectives
+        if c.axes != TABLE_PIECES
     }
     found |= {("", 0, ("world",))} if program.parts.ranks > 1 else set()
     for (block, _), items in program.block_items.items():

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import matching_receive
 from meshwright.runtime.comm.communicator import Communicator, NamedWork, Splits, Work
@@ -220,7 +221,9 @@ class EmulatedCommunicator(Communicator):
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def send(self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int) -> Work:
+    def send(
+        self, tensor: torch.Tensor, target: int, what: str, logical_bytes: int, width: int = ACTIVATION_BYTES
+    ) -> Work:
         """Start a send; the message arrives a message's time after its link is free."""
         clock, (action,) = self.clock, parse_actions(what)
         seconds = self.times.message_seconds(action)

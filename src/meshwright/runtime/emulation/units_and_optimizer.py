@@ -39,6 +39,10 @@ class EmulatedUnit(Unit):
         """Return an empty buffer: there is no tied table to sum."""
         return self.owned
 
+    def add_other_table(self, item: Collective, gradient: torch.Tensor) -> None:
+        """Run the Program's exchange."""
+        self.communicator.start(item, gradient, 0).wait()
+
     def set_tied(self, summed: torch.Tensor) -> None:
         """Do nothing: there is no tied table."""
 

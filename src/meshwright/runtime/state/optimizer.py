@@ -21,7 +21,7 @@ from meshwright.runtime.state.local_matrices import local_matrices
 from meshwright.runtime.state.muon_update import new_muon_update
 from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit, ShardPart, sides_of
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges
-from meshwright.runtime.state.shard_owner import first_owner
+from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.state.stored_states import Ranges, StoredState, opened
@@ -65,6 +65,7 @@ class Optimizer:
                 t.name
                 for t in unit.layout.tensors
                 if first_owner(program, rank, unit.layout, t, unit.communicator.part) == rank
+                and not is_second_copy(program, unit.communicator.part_index, t)
             }
             self.counted[unit.name] = ranges(unit, counted)
             for stepped in stepped_alone(unit):

@@ -9,10 +9,11 @@ from typing import Protocol, cast
 
 import torch
 
-from meshwright.model.named_tensors import is_matrix
+from meshwright.model.named_tensors import TOKEN_TABLE, is_matrix
+from meshwright.program.program import table_changes_layout
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.on_host.offloaded_unit import ShardPart
-from meshwright.runtime.state.on_host.vector_lanes import Lanes, lanes, lent
+from meshwright.runtime.state.on_host.vector_lanes import Lanes, all_in_vectors, lanes, lent
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in
 from meshwright.runtime.state.update_rules import UPDATE_RULES
@@ -96,6 +97,9 @@ def step_ranges(unit: Unit | ShardPart, names: Collection[str], dtype: torch.dty
     """Return where the named parameters are stepped in a shard, or in the memory of a part of it."""
     if isinstance(unit, ShardPart):
         return lanes(ranges(unit.unit, names), unit.split, unit.on_host, dtype)
+    program = unit.communicator.program
+    if any(tensor.name == TOKEN_TABLE for tensor in unit.layout.tensors) and table_changes_layout(program):
+        return all_in_vectors(ranges(unit, names), dtype)  # shards of the two copies end at unlike elements
     return ranges(unit, names)
 
 

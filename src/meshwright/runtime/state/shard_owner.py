@@ -7,7 +7,7 @@ that average their parameters have other ones in between, and copy nothing.
 """
 
 from meshwright.model.named_tensors import TOKEN_TABLE
-from meshwright.program.program import Program, table_is_apart
+from meshwright.program.program import Program, table_changes_layout, table_ends, table_is_apart
 from meshwright.program.program_parts import Part
 from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
@@ -30,5 +30,12 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor,
     if program.chains > 1:
         here = program.parts.pipeline_rank(rank)
         return stages[min(next(ranks for ranks in program.mirrors if here in ranks))]
-    tied = tensor.name == TOKEN_TABLE and table_is_apart(program)
+    tied = tensor.name == TOKEN_TABLE and table_is_apart(program) and not table_changes_layout(program)
     return stages[ends[0]] if tied and first == stages[ends[-1]] else first
+
+
+def is_second_copy(program: Program, part: int, tensor: Tensor) -> bool:
+    """Return true for the head's copy of a tied table that it holds in a layout of its own; the embedding's counts."""
+    if tensor.name != TOKEN_TABLE or not table_changes_layout(program):
+        return False
+    return part != table_ends(program)[0][0]

@@ -14,6 +14,10 @@ from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.unit_layout import Cut
 
 
+class CopiesDifferError(AssertionError):
+    """Ranks hold other values of the same elements; the message is the tensor's name."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """Elements start … of the flattened local tensor of ``shape``, the part at ``cuts`` of the whole tensor."""
@@ -53,6 +57,10 @@ def whole_tensors(pieces: Iterable[Piece]) -> dict[str, torch.Tensor]:
         local = flat.view(piece.shape)
         for cut in piece.cuts:  # drop the padding
             local = local.narrow(cut.dim, 0, cut.stop - cut.start)
+        there = whole[places_of(piece.cuts, piece.whole_shape)]
+        known = ~there.isnan()  # ranks of another layout may hold other cuts of a tensor
+        if not torch.equal(there[known], local[known]):
+            raise CopiesDifferError(piece.name)
         whole[places_of(piece.cuts, piece.whole_shape)] = local
     for name, whole in wholes.items():
         assert not whole.isnan().any(), f"elements of {name} are missing"

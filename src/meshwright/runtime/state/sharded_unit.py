@@ -27,6 +27,7 @@ from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.comm.reduction_precision import sum_over_ranks
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
+from meshwright.runtime.state.table_exchange import add_other_gradient
 from meshwright.runtime.state.unit_layout import UnitLayout, adjacent
 
 TP = ("tp",)
@@ -163,6 +164,10 @@ class Unit:
         """Return the summed gradients of a table of two stages, padded to the largest part."""
         assert self.reduced is not None
         return padded_table(self.layout, self.reduced[: shared_elements(self.layout, self.part)])
+
+    def add_other_table(self, item: Collective, gradient: torch.Tensor) -> None:
+        """Add the gradient of a table that the other stage holds in another layout."""
+        add_other_gradient(self.communicator.program, self.communicator, gradient)
 
     def set_tied(self, summed: torch.Tensor) -> None:
         """Store the table's gradient, summed over both stages."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
 from meshwright.model.transforms.lora_adapters import stacked_shape
+from meshwright.program.layouts.table_transfers import balanced
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.pass_items import Collective
@@ -256,10 +257,3 @@ def _category(tensor: Tensor, shared: Sequence[str]) -> int:
     if tensor.widths_cut:
         return 1
     return 3 if tensor.partial else 2
-
-
-def balanced(length: int, parts: int, *, first: bool) -> tuple[int, ...]:
-    """Return the bounds of pieces that differ by one element at most, the longer ones first or last."""
-    size, longer = divmod(length, parts)
-    long = range(longer) if first else range(parts - longer, parts)
-    return (0, *accumulate(size + (part in long) for part in range(parts)))

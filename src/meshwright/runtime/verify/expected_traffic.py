@@ -7,13 +7,20 @@ during later ones, so the surplus of a pass counts for the step, which is compar
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from meshwright.program.layouts.table_transfers import of_rank
 from meshwright.program.lowering.optimizer_post_validation import before_validation
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
 from meshwright.program.model_states.base_changes import change_gathers_of
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
 from meshwright.program.pass_items import Collective, exchanges_of, legs_of
-from meshwright.program.program import Program, message_bytes, message_reshard
+from meshwright.program.program import (
+    Program,
+    message_bytes,
+    message_reshard,
+    table_changes_layout,
+    table_transfers_of,
+)
 from meshwright.program.reshard import Reshard, Way, transfer_bytes, way_transfers
 from meshwright.runtime.comm.communicator import Traffic
 from meshwright.runtime.comm.process_groups import MESSAGES
@@ -93,6 +100,11 @@ def _exchanges(program: Program, action: Action, rank: int) -> Iterator[Exchange
         for segment in program.bodies[action.stage, action.kind]:
             if segment.reshard is not None:
                 yield from _pieces(program, segment.reshard, "F" if segment.kind == "F" else "B", rank)
+    if action.kind == "REDUCE_TIED" and table_changes_layout(program):
+        size = program.stack.gradient_communication_bytes
+        for one in of_rank(table_transfers_of(program), rank)[0]:
+            yield "p2p", MESSAGES, float(size * (one.elements[1] - one.elements[0]))
+        return
     own = in_pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from map(_exchange, own)
 

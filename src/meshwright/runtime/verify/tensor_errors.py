@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import torch
 
-from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
+from meshwright.runtime.state.shard_pieces import CopiesDifferError, Piece, whole_tensors
 from meshwright.runtime.state.unit_layout import Cut
 
 FLOOR = 1e-3
@@ -66,14 +66,22 @@ def joined(pieces: Iterable[Piece]) -> tuple[dict[str, torch.Tensor], list[str]]
     first: dict[tuple[str, tuple[Cut, ...], int], Piece] = {}
     differing = dict[str, None]()
     for piece in pieces:
-        known = first.setdefault((piece.name, piece.cuts, piece.start), piece)
+        key = piece.name, piece.cuts, piece.start
+        known = first.setdefault(key, piece)
         if not _same_bits(known.values, piece.values):
             differing[piece.name] = None
+        if len(piece.values) > len(known.values):
+            first[key] = piece
     undefined = [piece.name for piece in first.values() if not piece.values.isfinite().all()]
     if undefined:
         return {}, list(dict.fromkeys(undefined))
-    return whole_tensors(first.values()), list(differing)
+    try:
+        return whole_tensors(first.values()), list(differing)
+    except CopiesDifferError as differ:
+        return {}, [*differing, str(differ)]
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.view(torch.int64), b.view(torch.int64))
+    """Compare pieces as far as both go: in another layout a rank may hold more of a tensor."""
+    least = min(len(a), len(b))
+    return torch.equal(a[:least].view(torch.int64), b[:least].view(torch.int64))

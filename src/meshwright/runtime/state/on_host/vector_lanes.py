@@ -30,9 +30,18 @@ class Lanes:
         return len(self.vectors) + len(self.singles)
 
 
+def all_in_vectors(whole: Ranges, dtype: torch.dtype) -> Lanes:
+    """Return lanes that step every element in a vector: its bits do not depend on where ranges end."""
+    return Lanes(whole, (), _width(dtype))
+
+
+def _width(dtype: torch.dtype) -> int:
+    return VECTOR_BYTES.get(torch.backends.cpu.get_cpu_capability(), OTHER_BYTES) // dtype.itemsize
+
+
 def lanes(whole: Ranges, split: Split, on_host: bool, dtype: torch.dtype) -> Lanes:
     """Return one side's lanes of ranges of a shard; ``dtype`` is the one of the step."""
-    width = VECTOR_BYTES.get(torch.backends.cpu.get_cpu_capability(), OTHER_BYTES) // dtype.itemsize
+    width = _width(dtype)
     vectors, singles = list[tuple[int, int]](), list[tuple[int, int]]()
     for start, stop in whole:
         end = stop - (stop - start) % width
