@@ -36,7 +36,18 @@ RANGED = Ranged(
     tuple("aabbab"),
     ("none", "full", "none", "none"),
 )
+TABLES = Ranged(
+    "gemma2",
+    (
+        ("a", layout(dp_shard=2, tp=2, sequence_parallel=True, sharding="zero1")),
+        ("b", layout(dp_shard=2, cp=2, sharding="zero3", gather="per-layer")),
+    ),
+    tuple("aaabbb"),
+    pp=2,
+    stages=(2, 2),
+)
 PLANS = {
+    "a table in two layouts": ("bf16", Small(TABLES.lowered()[1], TABLES.lowered()[0], 4)),
     "layers of two layouts": ("bf16", Small(RANGED.lowered()[1], RANGED.lowered()[0], 4)),
     "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),
     "steps that are validated afterwards": (
