@@ -35,13 +35,15 @@ class EmulatedUnit(Unit):
             yield self.communicator.start(item, self.owned, 0)
         self.reduced = self.owned
 
+    def sum_over_ranks(
+        self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor | None = None
+    ) -> Steps:
+        """Run the Program's exchange."""
+        yield self.communicator.start(item, self.owned, 0)
+
     def tied(self) -> torch.Tensor:
         """Return an empty buffer: there is no tied table to sum."""
         return self.owned
-
-    def add_other_table(self, item: Collective, gradient: torch.Tensor) -> None:
-        """Run the Program's exchange."""
-        self.communicator.start(item, gradient, 0).wait()
 
     def set_tied(self, summed: torch.Tensor) -> None:
         """Do nothing: there is no tied table."""

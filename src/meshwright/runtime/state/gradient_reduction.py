@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from meshwright.program.lowering.step_collectives import reduces_stages
-from meshwright.program.program import TABLE_PIECES
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import TABLE, RankPlan, own_exchanges
 from meshwright.runtime.state.frozen_unit import FrozenUnit
@@ -54,10 +53,7 @@ class GradientReductions:
         unit = self.plan.unit_of[TABLE]
         assert not isinstance(unit, FrozenUnit), "a frozen table has no gradient"
         part = unit.tied()
-        if item.axes == TABLE_PIECES:
-            unit.add_other_table(item, part)
-        else:
-            PendingExchange(unit.sum_over_ranks(item, part)).begin().finish()
+        PendingExchange(unit.sum_over_ranks(item, part)).begin().finish()
         unit.set_tied(part)
 
     def end(self) -> None:

@@ -23,6 +23,7 @@ import torch
 
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
+from meshwright.program.program import TABLE_PIECES
 from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.comm.reduction_precision import sum_over_ranks
 from meshwright.runtime.precision import Precision
@@ -155,6 +156,8 @@ class Unit:
         self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor | None = None
     ) -> Steps:
         """Sum gradients over ranks: in place, or what all ranks have of this rank's ``shard``."""
+        if item.axes == TABLE_PIECES:
+            return add_other_gradient(self.communicator, gradient)
         elements = None if shard is None else self.layout.size
         return sum_over_ranks(
             self.communicator, item, gradient, self.precision, self.gradient_width, shard, elements
@@ -164,10 +167,6 @@ class Unit:
         """Return the summed gradients of a table of two stages, padded to the largest part."""
         assert self.reduced is not None
         return padded_table(self.layout, self.reduced[: shared_elements(self.layout, self.part)])
-
-    def add_other_table(self, item: Collective, gradient: torch.Tensor) -> None:
-        """Add the gradient of a table that the other stage holds in another layout."""
-        add_other_gradient(self.communicator.program, self.communicator, gradient)
 
     def set_tied(self, summed: torch.Tensor) -> None:
         """Store the table's gradient, summed over both stages."""

@@ -4,18 +4,21 @@ Each rank sends the parts of its reduced gradient that ranks of the other stage 
 (``program/layouts/table_transfers.py``). Both copies are sums of the same two numbers, and equal to the bit.
 """
 
+from collections.abc import Generator
+
 import torch
 
 from meshwright.program.layouts.table_transfers import held_elements, of_rank
-from meshwright.program.program import Program, table_transfers_of
-from meshwright.runtime.comm.communicator import Communicator
+from meshwright.program.program import table_transfers_of
+from meshwright.runtime.comm.communicator import Communicator, Work
 
 WHAT = "gradient of the embedding table"
 
 
-def add_other_gradient(program: Program, communicator: Communicator, gradient: torch.Tensor) -> None:
-    """Add the other stage's gradient of a rank's elements of the table, in place."""
-    rank, (rows, width) = communicator.rank, program.table_shape
+def add_other_gradient(communicator: Communicator, gradient: torch.Tensor) -> Generator[Work, None, None]:
+    """Add the other stage's gradient of a rank's elements of the table, in place; yield operations to wait for."""
+    program, rank = communicator.program, communicator.rank
+    rows, width = program.table_shape
     start, _ = held_elements(communicator.part, rank, rows, width)
     gives, takes = of_rank(table_transfers_of(program), rank)
     size = program.stack.gradient_communication_bytes
@@ -28,7 +31,7 @@ def add_other_gradient(program: Program, communicator: Communicator, gradient: t
         work = communicator.send(tensor, one.target, WHAT, size * len(tensor), size)
         sent.append((work, tensor))
     for one, memory, work in received:
-        work.wait()
+        yield work
         gradient[one.elements[0] - start : one.elements[1] - start] += memory
     for work, _ in sent:
-        work.wait()
+        yield work
