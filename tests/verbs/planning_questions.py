@@ -15,6 +15,28 @@ layout: {pp: 2, dp_shard: 4, tp: 2}
 sharding: zero1
 """
 
+TWO_LAYOUTS = """plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 16
+stack: meshwright
+workload: {seq_len: 4096, global_batch: 64}
+layouts:
+  wide:
+    grid: {dp_shard: 4, tp: 2}
+    order: [tp, cp, dp_shard, dp_replicate, pp]
+    states: {optimizer: [dp_shard, cp]}
+  sharded:
+    grid: {dp_shard: 8}
+    order: [tp, cp, dp_shard, dp_replicate, pp]
+    states: {optimizer: [dp_shard, cp], gradient: [dp_shard, cp], parameter: [dp_shard, cp]}
+layers:
+  embed: {layout: wide}
+  0..19: {layout: wide}
+  20..31: {layout: sharded, recompute: full}
+  head: {layout: sharded}
+pipeline: {placement: [0, 1], micro_batch: 1, schedule: {name: 1f1b}}
+"""
+
 
 def header(model: str, cluster: str, *, seq_len: int = 2048, batch: int = 32, stack: str = "megatron-core"):
     """What is asked of the planner, without a choice."""

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from planning_questions import TWO_LAYOUTS
 
 from meshwright import api
 from meshwright.errors import InputError
@@ -47,6 +48,17 @@ def test_a_good_plan_is_ok_and_laid_beside_the_best():
     json.dumps(data, allow_nan=False)
     assert data["memory_bytes"]["total"] < data["memory_bytes"]["capacity"]
     assert data["best_step_time_s"] == min(found.fastest.report.step_time_s, found.report.step_time_s)
+
+
+@pytest.mark.parametrize(("micro_batch", "fits"), [(1, True), (8, False)])
+def test_a_plan_of_two_layouts_is_laid_beside_the_best_of_one(micro_batch, fits):
+    text = TWO_LAYOUTS.replace("micro_batch: 1", f"micro_batch: {micro_batch}")
+    found = checked(text.replace("global_batch: 64", f"global_batch: {64 * micro_batch}"))
+    assert found.report.fits == fits
+    (problem,) = found.problems
+    assert problem.field == ("step_time_s" if fits else "memory_bytes.total")
+    assert problem.suggestion.startswith("layout wide for all layers, ")
+    assert found.recommended.report.step_time_s < found.report.step_time_s
 
 
 def test_a_plan_that_does_not_fit_gets_the_smallest_change():

@@ -1,7 +1,7 @@
 """What a name or a file means to ``describe``."""
 
 import pytest
-from planning_questions import PLAN
+from planning_questions import PLAN, TWO_LAYOUTS
 
 from meshwright import api
 from meshwright.errors import InputError
@@ -38,3 +38,20 @@ def test_a_misspelled_key_does_not_change_the_kind_of_file(tmp_path, text, field
     (problem,) = caught.value.problems
     assert problem.field == field
     assert hint in problem.suggestion
+
+
+def test_the_long_form_shows_parts_and_what_moves_between_them(tmp_path):
+    file = tmp_path / "two-layouts.yaml"
+    file.write_text(TWO_LAYOUTS, encoding="utf-8")
+    data = api.describe(str(file), long=True)
+    held = [(part["layout"], part["pipeline_rank"], part["blocks"]) for part in data["parts"]]
+    assert held == [("wide", 0, "embed, 0..15"), ("wide", 1, "16..19"), ("sharded", 1, "20..31, head")]
+    assert [part["sequences_per_replica"] for part in data["parts"]] == [2, 2, 1]
+    assert [part["mesh"] for part in data["parts"][1:]] == [{"dp_shard": 4, "tp": 2}, {"dp_shard": 8}]
+    (change,) = data["reshards"]
+    assert (change["before"], change["behind"], change["to_pipeline_rank"]) == ("19", "20", 1)
+    # Both ranks of tp hold both sequences of a replica, and need the gradients of both: 4096 tokens of 4096 numbers.
+    assert (change["forward_bytes"], change["backward_bytes"]) == (0, 8 * 4096 * 4096 * 2)
+    assert "parts" not in api.describe(str(file))
+    file.write_text(TWO_LAYOUTS.replace("dp_shard: 8", "dp_shard: 7"), encoding="utf-8")
+    assert api.describe(str(file), long=True)["parts"] is None

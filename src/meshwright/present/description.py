@@ -12,6 +12,8 @@ from meshwright.present.cluster_description import print_links, print_pools, pri
 from meshwright.present.console import WIDTH_OF_FILES, console
 from meshwright.present.description_values import print_rows, value_text
 from meshwright.present.model_description import chain_text, print_blocks
+from meshwright.present.plan_answers.layout_text import meshes_text
+from meshwright.units import format_bytes
 
 TABLES: Mapping[tuple[str, str], Callable[[Console, Any], None]] = {
     ("model", "blocks"): print_blocks,
@@ -49,7 +51,32 @@ def _plan_file(data: dict[str, Any]) -> str:
         ends = "".join(f", {end}" for end in ("embed", "head") if stage[end])
         layers = f"layers {stage['first_layer']}..{last}" if stage["layers"] else "no layers"
         lines.append(f"  {stage['stage']} on pipeline rank {stage['pipeline_rank']}: {layers}{ends}")
-    return plan_text(data["plan"], below=lines)
+    return plan_text(data["plan"], below=[*lines, *_part_lines(data)])
+
+
+def _part_lines(data: dict[str, Any]) -> list[str]:
+    """Return the parts of a plan of several layouts, and what moves between them."""
+    if "parts" not in data:
+        return []
+    if data["parts"] is None:
+        return ["parts: unknown, the plan has errors (`meshwright check` names them)"]
+    lines = ["parts:"]
+    for part in data["parts"]:
+        ranks = f"{part['first_rank']}..{part['first_rank'] + part['ranks'] - 1}"
+        sequences = part["sequences_per_replica"]
+        lines.append(
+            f"  {part['layout']} on pipeline rank {part['pipeline_rank']}, ranks {ranks}: {part['blocks']}: "
+            f"{meshes_text(part)}, {part['sharding']}, sequences of a replica in a micro-batch: {sequences}"
+        )
+    lines.append("changes of layout, bytes that all ranks move for a micro-batch:")
+    for one in data["reshards"]:
+        ends = sorted({one["from_pipeline_rank"], one["to_pipeline_rank"]})
+        lines.append(
+            f"  {one['before']} to {one['behind']} on pipeline rank {' and '.join(map(str, ends))}: "
+            f"{one['from']} to {one['to']}, {format_bytes(one['forward_bytes'])} forward, "
+            f"{format_bytes(one['backward_bytes'])} backward"
+        )
+    return lines
 
 
 def _print_item(out: Console, key: str, item: Any, depth: int) -> None:

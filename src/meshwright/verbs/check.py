@@ -25,9 +25,10 @@ from meshwright.frameworks.importing.launcher_file import launcher_beside
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.files.plan_file import parse_plan
-from meshwright.plans.forms.conversion import expand, shorten_ignoring_layers
+from meshwright.plans.forms.conversion import expand, short_of_only_layout, shorten_ignoring_layers
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.overrides import overrides_between
 from meshwright.plans.resolve import load_nouns, resolve_with, with_files_read
 from meshwright.plans.rules.check_plan import check_plan
@@ -164,6 +165,11 @@ def _short(plan: ShortPlan | LongPlan) -> ShortPlan | None:
     return plan if isinstance(plan, ShortPlan) else shorten_ignoring_layers(plan)
 
 
+def _of_main_layout(plan: ShortPlan | LongPlan) -> ShortPlan:
+    """Return a plan in short, to search by: of several layouts it has the one of most layers everywhere."""
+    return plan if isinstance(plan, ShortPlan) else short_of_only_layout(plan_of_main_layout(plan))
+
+
 def _checked(
     plan: ShortPlan | LongPlan,
     setting: Setting,
@@ -188,14 +194,14 @@ def _checked(
     problems += renamed(resolved.warnings, foreign)
     if short is not None:
         problems += useless_recomputation(short, _long(plan, setting.model.architecture), setting, report)
-    found = _searched(short, setting)
+    found = _searched(short or _of_main_layout(plan), setting)
     best, fastest = (found.proposals[0], found.fastest) if found else (None, None)
     mended = None
     if not report.fits:
         mended = _mended(short, setting)
-        problems.append(_too_large(report, short, mended, best))
+        problems.append(_too_large(report, plan, mended, best))
     else:
-        problems += [*_near_the_edge(report), *_slower(short, report, best, setting)]
+        problems += [*_near_the_edge(report), *_slower(plan, report, best, setting)]
     return Checked(
         problems=tuple(problems),
         unread=unread,
@@ -248,10 +254,8 @@ def _seconds(plans: Sequence[ShortPlan], setting: Setting) -> list[float]:
     return [float(value) for value in seconds]
 
 
-def _searched(short: ShortPlan | None, setting: Setting) -> PlanAnswer | None:
+def _searched(short: ShortPlan, setting: Setting) -> PlanAnswer | None:
     """Return the answer to the question of a plan; None where no plan fits."""
-    if short is None:
-        return None
     try:
         return answer(PlanRequest(short, top=1), setting)
     except InfeasibleError:
@@ -260,7 +264,7 @@ def _searched(short: ShortPlan | None, setting: Setting) -> PlanAnswer | None:
 
 def _too_large(
     report: Report,
-    short: ShortPlan | None,
+    plan: ShortPlan | LongPlan,
     mended: SmallestFix | None,
     best: Proposal | None,
 ) -> Problem:
@@ -273,11 +277,12 @@ def _too_large(
         f"(layers {', '.join(worst['layers']) or 'none'}; {largest} {format_bytes(worst[largest])}), "
         f"usable are {format_bytes(usable)}"
     )
+    short = _short(plan)
     if mended and short:
         settings = ", ".join(overrides_between(short, mended.plan))
         hint = f"{settings} fits, {format_seconds(mended.step_s)} per step"
-    elif best and short:
-        hint = "no one or two changes do; " + _spoken(short, best)
+    elif best:
+        hint = ("no one or two changes do; " if short else "") + _spoken(plan, best)
     else:
         hint = "no plan fits on this cluster"
     return Problem("memory_bytes.total", memory["total"], rule, hint)
@@ -294,20 +299,20 @@ def _near_the_edge(report: Report) -> list[Problem]:
 
 
 def _slower(
-    short: ShortPlan | None, report: Report, best: Proposal | None, setting: Setting
+    plan: ShortPlan | LongPlan, report: Report, best: Proposal | None, setting: Setting
 ) -> list[Problem]:
     """Return the distance from the recommended plan as a remark if it exceeds the prediction interval."""
-    if (
-        best is None
-        or short is None
-        or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s
-    ):
+    if best is None or report.step_time_s <= pair_interval(setting).high * best.report.step_time_s:
         return []
     ratio = report.step_time_s / best.report.step_time_s
     rule = f"{format_seconds(report.step_time_s)} per step is {ratio:.2f} times the recommended plan's"
-    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(short, best), "warning")]
+    return [Problem("step_time_s", round(report.step_time_s, 4), rule, _spoken(plan, best), "warning")]
 
 
-def _spoken(short: ShortPlan, best: Proposal) -> str:
+def _spoken(plan: ShortPlan | LongPlan, best: Proposal) -> str:
     """Return the changes that make a plan the recommended one, and that one's time."""
-    return f"{', '.join(overrides_between(short, best.plan))}: {format_seconds(best.report.step_time_s)}"
+    changes = overrides_between(_of_main_layout(plan), best.plan)
+    if isinstance(plan, LongPlan) and len(plan.layouts) > 1:
+        name = next(iter(plan_of_main_layout(plan).layouts))
+        changes = (f"layout {name} for all layers", *changes)
+    return f"{', '.join(changes)}: {format_seconds(best.report.step_time_s)}"

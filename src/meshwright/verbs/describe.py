@@ -20,8 +20,10 @@ from meshwright.plans.files.plan_file import load_plan
 from meshwright.plans.files.yaml_text import keys_read, read_file
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.resolve import with_files_read
+from meshwright.plans.resolve import resolve, with_files_read
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
+from meshwright.program.lowering.lower_plan import lower
+from meshwright.program.layout_description import describe_parts, describe_reshards
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import CHANGED_BY_PLANS, Stack, file_fields, file_rows
 from meshwright.workload.workload import MAX_SEQ_LEN
@@ -63,7 +65,20 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
     plan = with_files_read(read, path.parent)
     stack = load_stack(plan.stack) if long else None
     described = describe_plan(plan, load_model(plan.model).architecture, long=long, read=read, stack=stack)
-    return {"kind": "plan", **described}
+    return {"kind": "plan", **described, **(_parts(plan) if long else {})}
+
+
+def _parts(plan: ShortPlan | LongPlan) -> dict[str, Any]:
+    """Return parts and changes of layout of a plan that has several layouts; null where the plan is illegal."""
+    if isinstance(plan, ShortPlan) or len(plan.layouts) == 1:
+        return {}
+    try:
+        resolved = resolve(plan)
+    except InputError:
+        return {"parts": None, "reshards": None}
+    setting = resolved.setting
+    program = lower(resolved.long, setting.model, setting.cluster, setting.workload, setting.stack)
+    return {"parts": describe_parts(program), "reshards": describe_reshards(program)}
 
 
 def _kind_of_file(keys: Iterable[str]) -> str:

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from planning_questions import TWO_LAYOUTS
 
 from meshwright.cluster.load import load_cluster
 from meshwright.explanation.report.device_layout import MOST_COLUMNS, MOST_NODES, device_layout
 from meshwright.model.load import load_model
+from meshwright.plans.files.plan_file import parse_plan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import resolve
 from meshwright.program.lowering.lower_plan import lower
@@ -30,11 +32,13 @@ def program_of(model, devices, layout):
         "layout": layout,
         "sharding": "zero1",
     }
-    resolved = resolve(ShortPlan.model_validate(plan))
+    return lowered(resolve(ShortPlan.model_validate(plan)))
+
+
+def lowered(resolved):
     setting = resolved.setting
-    return lower(
-        resolved.long, setting.model, setting.cluster, setting.workload, setting.stack
-    ), setting.cluster
+    nouns = setting.model, setting.cluster, setting.workload, setting.stack
+    return lower(resolved.long, *nouns), setting.cluster
 
 
 @pytest.mark.parametrize(("model", "devices", "layout"), CASES, ids=str)
@@ -92,3 +96,14 @@ def test_a_wide_fast_domain_is_a_node():
     program, _ = program_of("llama-3.1-8b", 64, {"pp": 2, "tp": 8, "dp_shard": 4})
     found = device_layout(program, load_cluster("gb200 x 64"))
     assert (found["nodes"], found["devices_per_node"]) == (1, 64)
+
+
+def test_axes_of_two_layouts_name_their_layout():
+    found = device_layout(*lowered(resolve(parse_plan(TWO_LAYOUTS))))
+    axes = {axis["axis"]: (axis["mesh"], axis["size"]) for axis in found["axes"]}
+    own = {"wide: tp": ("wide", 2), "wide: dp_shard": ("wide", 4), "sharded: dp_shard": ("sharded", 8)}
+    assert axes == own | {"pp": ("wide", 2)}
+    device = found["pipeline_ranks"][1]["nodes"][0]["devices"][3]
+    assert device == {"device": 11, "wide: tp": 1, "wide: dp_shard": 1, "sharded: dp_shard": 3, "pp": 1}
+    assert [part["blocks"] for part in found["parts"]] == ["embed, 0..15", "16..19", "20..31, head"]
+    assert [change["to"] for change in found["reshards"]] == ["sharded"]

@@ -6,11 +6,12 @@ the others are counted. Of many pipeline ranks those in the middle of a run of e
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import node_devices
 from meshwright.program.layouts.rank_mesh import RankGrid, strides
+from meshwright.program.layout_description import describe_parts, describe_reshards
 from meshwright.program.program import Program
 
 AXES = ("tp", "cp", "dp_shard", "dp_replicate", "pp", "ep", "etp", "edp_shard", "edp_replicate")
@@ -32,6 +33,8 @@ def device_layout(program: Program, cluster: Cluster) -> dict[str, Any]:
         "devices_per_node": places.of_node,
         "axes": axes,
         "pipeline_ranks": columns,
+        "parts": describe_parts(program) if len(program.parts) > 1 else [],
+        "reshards": describe_reshards(program),
     }
 
 
@@ -51,26 +54,41 @@ class _Places:
         return self.node(rank) * self.of_node + rank % self.of_node
 
 
-def _grids(program: Program) -> dict[str, RankGrid]:
-    """Return the grid that has each axis; the experts' axes only where experts are spread."""
-    part = program.parts[0]
-    grids = {axis: part.grid for axis in AXES if axis in part.grid.sizes}
-    experts = part.expert_grid
-    if any(experts.sizes.get(axis, 1) > 1 for axis in ("ep", "etp")):
-        grids |= {axis: experts for axis in EXPERT_AXES if axis in experts.sizes}
-    return grids
+class _Axis(NamedTuple):
+    """An axis called ``name``, and the mesh that has it; ``mesh`` is the mesh's title."""
+
+    mesh: str
+    grid: RankGrid
+    name: str
+
+
+def _meshes(program: Program) -> dict[str, _Axis]:
+    """Return the axes by title, which names the layout where there are several; the experts' only if ep or etp > 1."""
+    found: dict[str, _Axis] = {}
+    for part in program.parts:
+        grids = {name: (part.name, part.grid) for name in AXES if name in part.grid.sizes}
+        experts = part.expert_grid
+        if any(experts.sizes.get(name, 1) > 1 for name in ("ep", "etp")):
+            grids |= {
+                name: (f"{part.name} experts", experts) for name in EXPERT_AXES if name in experts.sizes
+            }
+        for name, own in grids.items():
+            title = name if len(program.parts) == 1 or name == "pp" else f"{part.name}: {name}"
+            found.setdefault(title, _Axis(*own, name))
+    return found
 
 
 def _axes(program: Program, places: _Places) -> Iterator[dict[str, Any]]:
     """Yield the axes that have more than one index, with the first group of each."""
-    for axis, grid in _grids(program).items():
+    for title, (mesh, grid, axis) in _meshes(program).items():
         size = grid.sizes[axis]
         if size == 1:
             continue
         group = grid.group_of(0, [axis])
         nodes = len({places.node(rank) for rank in group})
         yield {
-            "axis": axis,
+            "axis": title,
+            "mesh": mesh,
             "size": size,
             "stride": int(strides(grid.sizes, grid.order)[axis]),
             "groups": grid.ranks // size,
@@ -81,7 +99,7 @@ def _axes(program: Program, places: _Places) -> Iterator[dict[str, Any]]:
 
 def _columns(program: Program, places: _Places, axes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the pipeline ranks, and for those left out how many they are."""
-    grids = {axis: grid for axis, grid in _grids(program).items() if axis in axes}
+    shown = {title: axis for title, axis in _meshes(program).items() if title in axes}
     for run in _runs(program):
         for rank, like in run:
             yield {
@@ -89,7 +107,7 @@ def _columns(program: Program, places: _Places, axes: Sequence[str]) -> Iterator
                 "stages": [stage.index for stage in program.stages_of(rank)],
                 "layers": _layers(program, rank),
                 "like": like,
-                **_nodes(rank, grids, program.parts[0].grid, places),
+                **_nodes(rank, shown, program.parts[0].grid, places),
             }
 
 
@@ -104,9 +122,12 @@ def _runs(program: Program) -> Iterator[list[tuple[int, int]]]:
             yield [(members[0], len(members) - 2), (members[-1], 0)]
 
 
-def _sizes(program: Program, rank: int) -> tuple[tuple[str, ...], ...]:
+def _sizes(program: Program, rank: int) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Return the kind and the part of every block, by stage."""
+    of_blocks = program.parts.of_blocks
     return tuple(
-        tuple(program.blocks[block].kind for block in stage.blocks) for stage in program.stages_of(rank)
+        tuple((program.blocks[block].kind, of_blocks[block]) for block in stage.blocks)
+        for stage in program.stages_of(rank)
     )
 
 
@@ -115,7 +136,7 @@ def _layers(program: Program, rank: int) -> int:
     return kinds.count("layer")
 
 
-def _nodes(rank: int, grids: Mapping[str, RankGrid], grid: RankGrid, places: _Places) -> dict[str, Any]:
+def _nodes(rank: int, axes: Mapping[str, _Axis], grid: RankGrid, places: _Places) -> dict[str, Any]:
     """Return the first nodes of a pipeline rank with their devices, and the number of further nodes."""
     others = [axis for axis in grid.order if axis != "pp"]
     first = rank * int(strides(grid.sizes, grid.order)["pp"]) if "pp" in grid.sizes else 0
@@ -129,7 +150,7 @@ def _nodes(rank: int, grids: Mapping[str, RankGrid], grid: RankGrid, places: _Pl
                 "node": node,
                 "devices": [
                     {"device": places.device(member)}
-                    | {axis: own.coordinates(member)[axis] for axis, own in grids.items()}
+                    | {title: axis.grid.coordinates(member)[axis.name] for title, axis in axes.items()}
                     for member in found[node]
                 ],
             }

@@ -1,13 +1,13 @@
 """The tables behind the charts of a page, from the report's document."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from meshwright.present.console import percent, plain_table
-from meshwright.present.plan_answers.layout_text import plan_words
+from meshwright.present.plan_answers.layout_text import meshes_text, plan_words
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]
@@ -50,6 +50,37 @@ def axes_table(layout: Data) -> Table:
         shown = ", ".join(map(str, group[:8])) + (f", … {group[-1]}" if len(group) > 8 else "")
         groups, nodes = f"{axis['groups']:,}", str(axis["nodes_of_group"])
         table.add_row(axis["axis"], f"{axis['size']:,}", groups, nodes, shown)
+    return table
+
+
+def parts_table(parts: Sequence[Data]) -> Table:
+    """Return the layouts of each pipeline rank with their blocks."""
+    columns = "layout", "pipeline rank", "blocks", "mesh", "sharding", "sequences of a replica"
+    table = plain_table(*columns, texts=("blocks", "mesh", "sharding"))
+    for part in parts:
+        table.add_row(
+            escape(part["layout"]),
+            str(part["pipeline_rank"]),
+            part["blocks"],
+            meshes_text(part),
+            part["sharding"],
+            str(part["sequences_per_replica"]),
+        )
+    return table
+
+
+def reshards_table(reshards: Sequence[Data]) -> Table:
+    """Return the changes of layout with the bytes that all ranks move for a micro-batch."""
+    table = plain_table("change of layout", "blocks", "pipeline ranks", "forward", "backward")
+    for one in reshards:
+        ranks = sorted({one["from_pipeline_rank"], one["to_pipeline_rank"]})
+        table.add_row(
+            escape(f"{one['from']} to {one['to']}"),
+            f"{one['before']} to {one['behind']}",
+            ", ".join(map(str, ranks)),
+            format_bytes(one["forward_bytes"]),
+            format_bytes(one["backward_bytes"]),
+        )
     return table
 
 

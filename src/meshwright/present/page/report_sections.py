@@ -115,6 +115,8 @@ def layout(page: Element, data: Data) -> None:
             box = element(label, "input", type="radio", name="layout-axis", value=axis, **chosen)
             box.tail = f" {axis} {placed['axes'][number]['size']}"
     chart_place(found, "layout", f"Devices of the plan on their nodes. {counts}")
+    if placed["parts"]:
+        add_tables(found, tables.parts_table(placed["parts"]), tables.reshards_table(placed["reshards"]))
     add_tables(folded(found, "Axes as a table"), tables.axes_table(placed))
 
 

@@ -34,10 +34,12 @@ def render_check(data: dict[str, Any]) -> None:
         out.print(
             f"{format_seconds(data['step_time_s'])} per step, {format_bytes(memory['total'])} of "
             f"{format_bytes(memory['capacity'])} on the fullest device (predicted); "
-            + _recommended(data["recommended_step_time_s"])
+            + _recommended(data["recommended_step_time_s"], data["fits"])
         )
     out.print("ok" if data["ok"] else "not ok")
 
 
-def _recommended(seconds: float | None) -> str:
-    return f"the recommended plan: {format_seconds(seconds)}" if seconds is not None else "no plan fits"
+def _recommended(seconds: float | None, fits: bool) -> str:
+    if seconds is None:
+        return "no plan to compare it with" if fits else "no plan fits"
+    return f"the recommended plan: {format_seconds(seconds)}"

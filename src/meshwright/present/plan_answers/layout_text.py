@@ -65,6 +65,12 @@ def layout_words(layout: dict[str, Any]) -> str:
     return " ".join(words) or "one device"
 
 
+def meshes_text(part: Mapping[str, Any]) -> str:
+    """Return both meshes of a part of a Program, as ``dp_shard 4 × tp 2``."""
+    meshes = [part[name] for name in ("mesh", "expert_mesh") if part[name]]
+    return ", ".join(" × ".join(f"{axis} {n}" for axis, n in mesh.items()) for mesh in meshes) or "one rank"
+
+
 def context_words(context: str | dict[str, Any]) -> str:
     """Return a form of context parallelism, as ``ring+ulysses4``."""
     return context if isinstance(context, str) else str(Context.model_validate(context))

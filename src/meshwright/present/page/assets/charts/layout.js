@@ -10,14 +10,14 @@ function drawLayout() {
   const lines = Math.ceil(
     Math.max(...columns.flatMap((column) => column.nodes.map((node) => node.devices.length))) / perRow);
   const axes = layout.axes.map((one) => one.axis);
-  const experts = ["ep", "etp", "edp_shard", "edp_replicate"];
+  const meshes = Object.fromEntries(layout.axes.map((one) => [one.axis, one.mesh]));
   const gaps = columns.map((column) => (column.like ? 1.55 : 1));
   const total = gaps.reduce((a, b) => a + b, 0);
   let chosen = axes[0] || "tp";
 
   // Devices of one group have the same indices along all other axes of its mesh; neighbouring groups differ in colour.
   function colourOf(device) {
-    const mesh = axes.filter((name) => name !== "pp" && experts.includes(chosen) === experts.includes(name));
+    const mesh = axes.filter((name) => name !== "pp" && meshes[chosen] === meshes[name]);
     let number = 0;
     for (const name of mesh.reverse()) {
       if (name === chosen) continue;
