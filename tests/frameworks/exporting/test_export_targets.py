@@ -85,7 +85,10 @@ def long_form(plan: LongPlan, **changes: object) -> LongPlan:
 
 
 REFUSED_BY_ALL = {
-    "layouts": lambda plan: {"layouts": {**plan.layouts, "second": plan.layouts["main"]}},
+    "layouts": lambda plan: {
+        "layouts": {**plan.layouts, "second": plan.layouts["main"]},
+        "layers": {**plan.layers, "head": LayerRule(layout="second")},
+    },
     "groups.all.devices": lambda plan: {"groups": {"all": DeviceGroup(devices="h100[0:8]")}},
     "layouts.main.batch_share": lambda plan: {
         "layouts": {"main": plan.layouts["main"].model_copy(update={"batch_share": (2, 1)})}
