@@ -22,8 +22,8 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import resolve, with_files_read
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
-from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.layout_description import describe_parts, describe_reshards
+from meshwright.program.lowering.lower_plan import lower
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import CHANGED_BY_PLANS, Stack, file_fields, file_rows
 from meshwright.workload.workload import MAX_SEQ_LEN

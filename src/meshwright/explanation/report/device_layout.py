@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import node_devices
-from meshwright.program.layouts.rank_mesh import RankGrid, strides
 from meshwright.program.layout_description import describe_parts, describe_reshards
+from meshwright.program.layouts.rank_mesh import RankGrid, strides
 from meshwright.program.program import Program
 
 AXES = ("tp", "cp", "dp_shard", "dp_replicate", "pp", "ep", "etp", "edp_shard", "edp_replicate")
