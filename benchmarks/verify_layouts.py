@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from verify import Row, errors, silent, table
+from verify_states import Trial
 
 from meshwright import __version__
 from meshwright.runtime.verify.case_result import BOUND
@@ -24,21 +25,14 @@ from ledger_check import ledger_differences  # noqa: E402
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A plan and what its trial has shown; ``ledger`` are differences between what is held and what is counted."""
+class LayoutTrial(Trial):
+    """A plan's trial, its changes of layout, and the bytes that they move for a micro-batch."""
 
-    row: Row
-    ledger: tuple[str, ...]
     changes: int
     moved: int
 
-    @property
-    def equal(self) -> bool:
-        """True if all comparisons passed."""
-        return self.row.outcome.equal and not self.ledger
 
-
-def tried(words: str, plan: Ranged) -> Trial:
+def tried(words: str, plan: Ranged) -> LayoutTrial:
     """Run a plan, and once more for what its ranks hold."""
     trial = plan.trial()
     program = trial.program
@@ -51,7 +45,7 @@ def tried(words: str, plan: Ranged) -> Trial:
     }
     every = [*inside.values(), *program.reshards.values()]
     outcome = run_case_and_states(trial, silent)
-    found = Trial(
+    found = LayoutTrial(
         Row(plan.model, words, plan.ranks, outcome),
         tuple(ledger_differences(trial)),
         len(every),
@@ -61,7 +55,7 @@ def tried(words: str, plan: Ranged) -> Trial:
     return found
 
 
-def plan_table(trials: list[Trial]) -> str:
+def plan_table(trials: list[LayoutTrial]) -> str:
     """Return the table of plans."""
     return table(
         (
@@ -79,7 +73,7 @@ def plan_table(trials: list[Trial]) -> str:
     )
 
 
-def page(trials: list[Trial]) -> str:
+def page(trials: list[LayoutTrial]) -> str:
     """Return the page."""
     factors = "\n".join(f"- {factor}: {', '.join(levels)}" for factor, levels in FACTORS.items())
     worst = max(trial.row.outcome.worst.value for trial in trials)

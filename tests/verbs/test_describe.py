@@ -49,7 +49,7 @@ def test_the_long_form_shows_parts_and_what_moves_between_them(tmp_path):
     assert [part["sequences_per_replica"] for part in data["parts"]] == [2, 2, 1]
     assert [part["mesh"] for part in data["parts"][1:]] == [{"dp_shard": 4, "tp": 2}, {"dp_shard": 8}]
     (change,) = data["reshards"]
-    assert (change["before"], change["behind"], change["to_pipeline_rank"]) == ("19", "20", 1)
+    assert (change["before"], change["after"], change["to_pipeline_rank"]) == ("19", "20", 1)
     # Both ranks of tp hold both sequences of a replica, and need the gradients of both: 4096 tokens of 4096 numbers.
     assert (change["forward_bytes"], change["backward_bytes"]) == (0, 8 * 4096 * 4096 * 2)
     assert "parts" not in api.describe(str(file))

@@ -72,7 +72,7 @@ def _part_lines(data: dict[str, Any]) -> list[str]:
     for one in data["reshards"]:
         ends = sorted({one["from_pipeline_rank"], one["to_pipeline_rank"]})
         lines.append(
-            f"  {one['before']} to {one['behind']} on pipeline rank {' and '.join(map(str, ends))}: "
+            f"  {one['before']} to {one['after']} on pipeline rank {' and '.join(map(str, ends))}: "
             f"{one['from']} to {one['to']}, {format_bytes(one['forward_bytes'])} forward, "
             f"{format_bytes(one['backward_bytes'])} backward"
         )

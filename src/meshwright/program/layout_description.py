@@ -53,7 +53,7 @@ def describe_reshards(program: Program) -> list[Row]:
     return [
         {
             "before": str(before),
-            "behind": str(behind),
+            "after": str(after),
             "from": program.parts[reshard.source].name,
             "to": program.parts[reshard.target].name,
             "from_pipeline_rank": reshard.source_rank,
@@ -61,7 +61,7 @@ def describe_reshards(program: Program) -> list[Row]:
             "forward_bytes": reshard.forward.total,
             "backward_bytes": reshard.backward.total,
         }
-        for before, behind, reshard in _reshards(program)
+        for before, after, reshard in _reshards(program)
     ]
 
 

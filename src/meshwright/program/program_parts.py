@@ -1,4 +1,4 @@
-"""The parts of a Program: blocks of one layout each, with their meshes, local shape, mode and sharding.
+"""Describe the parts of a Program: the blocks of each layout, with their meshes, local shape, mode and sharding.
 
 A plan with one layout has one part. With several layouts every block belongs to the part of its layout, and every
 collective names the part whose meshes it runs on. All parts of a Program spread the same ranks, and agree which of them

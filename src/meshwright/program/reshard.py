@@ -1,4 +1,4 @@
-"""A change of layout between two blocks: the bytes of activations, and of their gradients on the way back.
+"""Count the bytes that a change of layout between two blocks moves: activations forward, gradients backward.
 
 Inside a pipeline rank it is an item of a pass, between two of them it takes the place of the messages. Times depend on
 the busiest rank: on what it sends or receives inside a fast domain and beyond, whichever is more. What a rank keeps

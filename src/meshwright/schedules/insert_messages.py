@@ -1,4 +1,4 @@
-"""Insertion of messages: a send right after each action whose result crosses ranks, a receive before its consumer.
+"""Insert messages into action lists: a send after each result that crosses ranks, a receive before its consumer.
 
 Where the vocabulary is spread, all ranks take part in its exchanges: a sum is entered right after the pass that makes a
 rank's part of it, and whoever needs it waits there; what is broadcast is sent right after the pass that makes it, and

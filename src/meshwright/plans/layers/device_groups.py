@@ -1,4 +1,4 @@
-"""The devices of groups: selectors of a cluster's pools, in the cluster's order.
+"""Read and check the selectors of device groups: ranges of a cluster's pools, in the cluster's order.
 
 ``*`` is all devices, ``h100-sxm-80gb[0:64]`` those 0 to 63 of a pool, ``h100-sxm-80gb`` all of it, and ``+`` joins
 several. Pools have their names in a cluster file; the pool of a shorthand has the device's id.

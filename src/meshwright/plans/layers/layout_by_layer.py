@@ -1,4 +1,4 @@
-"""The layout of each block of a model: read from a plan's rules, and in words."""
+"""Find the layout of each block of a model in a plan's rules, and format layouts as text."""
 
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.layers.layer_assignment import layer_rules

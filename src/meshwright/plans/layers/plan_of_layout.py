@@ -1,6 +1,6 @@
-"""One layout of a plan by itself: the plan that has it everywhere.
+"""Make a plan of one layout from a plan of several: one of its layouts, for all layers.
 
-Rules and lowering read a layout so, with the states, the gathers and the sequences of a replica that are its own.
+Rules and lowering read each layout in this way, with its own states, gathers and sequences of a replica.
 """
 
 from meshwright.plans.forms.long import Layout, LongPlan

@@ -1,4 +1,4 @@
-"""Rules on plans of several layouts: their groups, their sizes, and the sequences that move together.
+"""Check plans of several layouts: groups of devices, sizes of meshes, and sequences that move together.
 
 Every layout also keeps the rules of a plan that has it alone (``plans/layers/plan_of_layout.py``); these are the rules
 that look at all of them. ``NOT_TOGETHER`` names what this release does with one layout only.
@@ -18,7 +18,7 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.stack.stack import OWN_STACK
 from meshwright.workload.optimizers import OPTIMIZERS
 
-SLOWEST = "pp"
+OUTERMOST = "pp"
 
 
 def layouts_used(case: RuleInput) -> Iterator[Problem]:
@@ -77,9 +77,9 @@ def orders(case: RuleInput) -> Iterator[Problem]:
             ("order", layout.order),
             ("experts.order", layout.experts and layout.experts.order),
         ):
-            if order and order[-1] != SLOWEST:
+            if order and order[-1] != OUTERMOST:
                 rule = "with several layouts pp varies slowest: all agree which devices are a pipeline rank"
-                hint = f"[{', '.join([*(axis for axis in order if axis != SLOWEST), SLOWEST])}]"
+                hint = f"[{', '.join([*(axis for axis in order if axis != OUTERMOST), OUTERMOST])}]"
                 yield Problem(f"layouts.{name}.{field}", list(order), rule, hint)
 
 

@@ -73,8 +73,7 @@ def _small(plan: LongPlan, main: ShortPlan, model: ModelGraph, chosen: Sequence[
     layouts = {name: _layout(of, name, chosen) for name, of in short.items()}
     size = max(max(_size(of), of.ep * of.etp) for of in layouts.values())
     layouts = {name: _filled(of, short[name].layout, size) for name, of in layouts.items()}
-    chunks = main.pipeline.virtual_stages if pp > 1 else 1
-    chunks = min(chunks, AXIS_DEGREE)
+    chunks = min(main.pipeline.virtual_stages, AXIS_DEGREE) if pp > 1 else 1
     layers, counts = _layers(plan, model.architecture.layers, pp * chunks)
     widest = {axis: max(getattr(of, axis) for of in layouts.values()) for axis in ("tp", *EXPERT_AXES)}
     heads = max(of.tp * of.context_in_full.heads(of.cp) for of in layouts.values())

@@ -76,7 +76,7 @@ def reshards_table(reshards: Sequence[Data]) -> Table:
         ranks = sorted({one["from_pipeline_rank"], one["to_pipeline_rank"]})
         table.add_row(
             escape(f"{one['from']} to {one['to']}"),
-            f"{one['before']} to {one['behind']}",
+            f"{one['before']} to {one['after']}",
             ", ".join(map(str, ranks)),
             format_bytes(one["forward_bytes"]),
             format_bytes(one["backward_bytes"]),

@@ -86,12 +86,15 @@ def transfers(source: Part, target: Part, givers: Sequence[int], takers: Sequenc
             for held in by_sequences[run]:
                 positions = common(held.positions, wanted.positions)
                 if positions:
-                    giver = _nearest(copies[held], place, givers, rank)
+                    giver = nearest_holder(copies[held], place, givers, rank)
                     yield Transfer(giver, rank, _overlap(run, wanted.sequences), positions)
 
 
-def _nearest(copies: Sequence[int], place: int, givers: Sequence[int], taker: int) -> int:
-    """Return the holder that a taker at a place takes from."""
+def nearest_holder(copies: Sequence[int], place: int, givers: Sequence[int], taker: int) -> int:
+    """Return the rank that ``taker`` takes from: itself if it holds a copy, else the one at the nearest place.
+
+    ``copies`` are the places of the holders among ``givers``, ``place`` is the taker's among its own ranks.
+    """
     held = [givers[copy] for copy in copies]
     if taker in held:
         return taker

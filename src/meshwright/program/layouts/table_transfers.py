@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from meshwright.program.layouts.activation_transfers import nearest_holder
 from meshwright.program.program_parts import Part, ProgramParts
 
 SHARED_BY: tuple[str, ...] = ("cp", "dp_shard")
@@ -58,8 +59,8 @@ def table_transfers(
             for interval, holders in copies.items():
                 low, high = max(interval[0], wanted[0]), min(interval[1], wanted[1])
                 if low < high:
-                    nearest = min(holders, key=lambda other: (abs(other - place), other))
-                    yield TableTransfer(givers[nearest], rank, (low, high))
+                    giver = nearest_holder(holders, place, givers, rank)
+                    yield TableTransfer(giver, rank, (low, high))
 
 
 def busiest_elements(transfers: Iterable[TableTransfer]) -> int:

@@ -1,4 +1,4 @@
-"""The parts of a plan: the meshes, local shape, mode and sharding of each layout.
+"""Lower each layout of a plan to a part of a Program: meshes, local shape, mode and sharding.
 
 Every layout is read as the only one of a plan (``plans/layers/plan_of_layout.py``), so a plan of one layout is no
 special case.

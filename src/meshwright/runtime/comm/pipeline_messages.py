@@ -27,7 +27,7 @@ from meshwright.program.program import (
     message_reshard,
 )
 from meshwright.runtime.comm.communicator import Communicator, Work
-from meshwright.runtime.comm.reshard_exchange import PiecesUnderWay, RankExchange, rank_exchange
+from meshwright.runtime.comm.reshard_exchange import PendingPieces, RankExchange, rank_exchange
 from meshwright.schedules.action import Action
 
 AHEAD = 4
@@ -137,7 +137,7 @@ class PipelineMessages:
         exchange, tensor = self._exchange(receive), self.empty(message_part(self.program, receive))
         if exchange is not None:
             pieces = exchange.post(self.communicator, tensor, str(receive))
-            return PiecesUnderWay(exchange, pieces, tensor)
+            return PendingPieces(exchange, pieces, tensor)
         return WholeMessage(tensor, self.communicator.receive(tensor, self.peers[source], str(receive)))
 
     def _exchange(self, message: Action) -> RankExchange | None:

@@ -1,4 +1,4 @@
-"""Process groups of one rank: the groups of the Program's collectives, and channels of messages.
+"""Create the process groups of a rank: one for each group of ranks in a collective, and channels of messages.
 
 All ranks create the groups in one order when a run begins. On accelerators, messages between two pipeline ranks have
 one group per direction: with a shared one, plain sends and receives of 1F1B can deadlock under NCCL. The sums of steps

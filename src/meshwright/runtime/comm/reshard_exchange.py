@@ -110,7 +110,7 @@ class RankExchange:
 
 
 @dataclass(frozen=True)
-class PiecesUnderWay:
+class PendingPieces:
     """A message that is received in pieces."""
 
     exchange: RankExchange

@@ -1,4 +1,4 @@
-"""Mean of a rank's parameters over other ranks, of this step or of an earlier one.
+"""Average a rank's parameters over ranks: those of this step, or of an earlier one.
 
 A collective of AVERAGE has a *version* k. With k = 0 the parameters of this step become their mean over its ranks.
 With k ≥ 1 the mean is that of the parameters of k steps ago, which are kept until then. Its exchange begins with the
@@ -25,7 +25,7 @@ MEAN_BYTES = 4
 
 
 @dataclass
-class MeanUnderWay:
+class PendingMean:
     """The sum of a unit's parameters over ranks, when its exchange has ended."""
 
     total: torch.Tensor
@@ -44,7 +44,7 @@ class ParameterMeans:
     plan: RankPlan
     step: int = 0
     kept: dict[str, list[torch.Tensor]] = field(init=False)
-    begun: dict[str, MeanUnderWay] = field(default_factory=dict)
+    begun: dict[str, PendingMean] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kept = {
@@ -84,6 +84,6 @@ class ParameterMeans:
         """Return the memory of the parameters of ``version`` steps ago, where this step's go next."""
         return self.kept[unit.name][self.step % item.version]
 
-    def _start(self, item: Collective, value: torch.Tensor) -> MeanUnderWay:
+    def _start(self, item: Collective, value: torch.Tensor) -> PendingMean:
         total = value.clone()
-        return MeanUnderWay(total, self.plan.communicator.start(item, total, MEAN_BYTES))
+        return PendingMean(total, self.plan.communicator.start(item, total, MEAN_BYTES))

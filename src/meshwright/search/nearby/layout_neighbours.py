@@ -1,6 +1,6 @@
-"""Neighbours of a plan of several layouts: each layout everywhere, another one for a range, other recomputation.
+"""List neighbours of a plan of several layouts: one layout for all layers, or another rule for a range of layers.
 
-Whether a neighbour is legal is not asked here.
+Neighbours are not checked: they may be illegal.
 """
 
 from collections.abc import Iterator
