@@ -122,13 +122,14 @@ def _around(group: PlanGroup, repeats: Counts) -> Iterable[tuple[int | Counts, C
     """Yield the collectives of a step outside the passes, with the number of ranks that run them."""
     stack, mode = group.setting.stack, group.mode
     gathered, reduced = _unit_counts(group) if group.by_unit else (repeats, repeats)
-    parts = [(held, gathered[kind], reduced[kind]) for kind, held in enumerate(group.kind_elements)]
+    (part,) = group.parts
+    parts = [(held[0], gathered[kind], reduced[kind]) for kind, held in enumerate(group.kind_elements)]
     parts += [(group.share.elements, group.ranks, group.ranks)] if group.share else []
     for elements, gathers, reductions in parts:
         if mode.reduce in LISTED:
-            yield from ((reductions, collective) for collective in group.reductions_of(elements))
+            yield from ((reductions, collective) for collective in group.reductions_of(part, elements))
         if group.sharding in ("zero1", "zero2") or mode.gather in LISTED:
-            yield from ((gathers, collective) for collective in group.gathers_of(elements))
+            yield from ((gathers, collective) for collective in group.gathers_of(part, elements))
     for blocks, stages in zip(group.stage_kinds, repeats, strict=True):
         yield from ((int(stages), collective) for collective in mirrored_collectives(group, blocks))
     axes = norm_axes(group.steps_overlap)

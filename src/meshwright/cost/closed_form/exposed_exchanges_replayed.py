@@ -8,11 +8,13 @@ estimated by the chain that ends a step.
 import numpy as np
 
 from meshwright.cost.closed_form.bidirectional_reduction_times import mirrored_seconds
-from meshwright.cost.closed_form.pipeline_vocabulary_passes import Collectives, share_seconds
+from meshwright.cost.closed_form.group_parts import CollectivesOf
+from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_seconds
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.pipeline_time.per_step_exchange_streams import StateExchanges
 from meshwright.cost.pipeline_time.time_action_lists import Passes, Span, played_ends
+from meshwright.program.lowering.step_collectives import gathers_stages
 
 
 def plays_state_exchanges(group: PlanGroup) -> bool:
@@ -22,15 +24,13 @@ def plays_state_exchanges(group: PlanGroup) -> bool:
 
 def exposed_state_exchanges(group: PlanGroup, passes: Passes, message: Floats, span: Span) -> Floats:
     """Return the seconds that state exchanges add to a schedule of ``span``: (n,)."""
-    stack, mode = group.setting.stack, group.mode
+    stack = group.setting.stack
     shares = group.ranks if group.share is not None else 0
     nothing = np.zeros((len(group.plans), len(group.placement) + shares))
-    first = mode.gather == "per-step" or (
-        group.sharding in ("zero1", "zero2") and stack.overlap_parameter_gather
-    )
+    early = any(map(gathers_stages, group.parts)) and group.gathered_early.any()
     states = StateExchanges(
-        gathers=_parts(group, group.gathers_of) if first else nothing,
-        reductions=_parts(group, group.reductions_of) if mode.reduce == "per-step" else nothing,
+        gathers=_parts(group, group.gathers_of) if early else nothing,
+        reductions=_parts(group, group.reductions_of),
         units=[len(blocks) for blocks in group.stages] + [len(group.setting.model.vocabulary)] * shares,
         ranks=[*group.placement, *range(shares)],
         order=[
@@ -47,7 +47,7 @@ def exposed_state_exchanges(group: PlanGroup, passes: Passes, message: Floats, s
     return step_length(group, done) - step_length(group, span)
 
 
-def _parts(group: PlanGroup, collectives: Collectives) -> Floats:
+def _parts(group: PlanGroup, collectives: CollectivesOf) -> Floats:
     """Seconds for every stage, and for the share of every rank behind them: (n, K + P)."""
     if group.share is None:
         return group.seconds(collectives)

@@ -6,21 +6,24 @@ from meshwright.cost.closed_form.exposed_exchanges_replayed import plays_state_e
 from meshwright.cost.closed_form.overlap_and_optimizer import during_gather
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_seconds
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
+from meshwright.program.lowering.step_collectives import gathers_stages
 
 
 def exposed_gathers(group: PlanGroup, forward: Floats, message: Floats) -> tuple[Floats, Floats]:
     """Return the seconds that whole-stage gathers add before the pipeline's end, and after the optimizer."""
     nothing = np.zeros(len(message))
-    if group.sharding not in ("zero1", "zero2") and group.mode.gather != "per-step":
+    if group.by_unit or not any(gathers_stages(part) for part in group.parts):
         return nothing, nothing
-    seconds = group.seconds(group.gathers_of)
+    seconds, early = group.seconds(group.gathers_of), group.gathered_early
+    late = nothing
+    if not early.all():
+        late = group.per_rank(seconds * ~early).max(1)
+        if group.share:
+            late = late + share_seconds(group, group.share, group.gathers_of)
+    if not early.any() or plays_state_exchanges(group) or _gathers_alone(group):
+        return nothing, late  # played, or a matter of each rank
     overlap = group.setting.stack.overlap_parameter_gather
-    if not overlap and group.mode.gather != "per-step":
-        last = group.per_rank(seconds).max(1)
-        return nothing, last + share_seconds(group, group.share, group.gathers_of) if group.share else last
-    if plays_state_exchanges(group) or _gathers_alone(group):
-        return nothing, nothing  # played, or a matter of each rank
-    return _first_passes(group, forward, message, seconds, overlap), nothing
+    return _first_passes(group, forward, message, seconds * early, overlap), late
 
 
 def _first_passes(
@@ -50,7 +53,7 @@ def _gathers_alone(group: PlanGroup) -> bool:
 def rank_gather_delays(group: PlanGroup) -> Floats:
     """By how much gathers of whole stages delay each rank, where steps overlap and nobody waits meanwhile: (n, P)."""
     overlap = group.setting.stack.overlap_parameter_gather
-    first = group.mode.gather == "per-step" or (group.sharding in ("zero1", "zero2") and overlap)
+    first = any(map(gathers_stages, group.parts)) and group.gathered_early.any()
     if not (_gathers_alone(group) and first):
         return np.zeros((len(group.plans), group.ranks))
     seconds = group.seconds(group.gathers_of)

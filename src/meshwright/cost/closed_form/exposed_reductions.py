@@ -15,8 +15,8 @@ def exposed_reductions(group: PlanGroup, span: Span | None) -> Floats:
 
     Ranks that have the same layers need the same time to sum up what they have reduced: the later one counts.
     """
-    stack, once = group.setting.stack, group.mode.reduce == "per-step"
-    seconds = group.seconds(lambda stage: group.reductions_of(stage) if once else ())
+    stack, once = group.setting.stack, not group.by_unit
+    seconds = group.seconds(lambda part, blocks: group.reductions_of(part, blocks) if once else ())
     own = rank_gather_delays(group)
     if not stack.overlap_gradient_reduction:
         return _ranks_end(group, span, own + group.per_rank(seconds) + mirrored_seconds(group))

@@ -1,17 +1,12 @@
 """Step time with a vocabulary spread over pipeline ranks: its passes, and overlapped state exchanges."""
 
-from collections.abc import Callable
-
 import numpy as np
 
+from meshwright.cost.closed_form.group_parts import CollectivesOf
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
 from meshwright.cost.pipeline_time.time_action_lists import SharePasses
-from meshwright.program.model_states.state_elements import Elements
-from meshwright.program.pass_items import Collective
-
-Collectives = Callable[[Elements], tuple[Collective, ...]]
 
 
 def share_passes(group: PlanGroup, share: Share, messages: bool) -> SharePasses:
@@ -22,7 +17,9 @@ def share_passes(group: PlanGroup, share: Share, messages: bool) -> SharePasses:
     return SharePasses(share.on_ranks(first, last, group.ranks, messages), exchanges)
 
 
-def share_seconds(group: PlanGroup, share: Share, collectives: Collectives) -> Floats:
+def share_seconds(group: PlanGroup, share: Share, collectives: CollectivesOf) -> Floats:
     """Seconds of the collectives that the elements of a share call for: (n,)."""
-    every = (collective_seconds(c, group.mesh, group.forms) for c in collectives(share.elements))
+    every = (
+        collective_seconds(c, group.mesh, group.forms) for c in collectives(group.parts[0], share.elements)
+    )
     return np.asarray(sum(every, start=np.zeros(len(group.plans))))

@@ -23,7 +23,6 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
-from meshwright.cost.operators.pass_prices import collective_seconds
 from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
@@ -34,8 +33,14 @@ from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses,
 from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
-from meshwright.program.lowering.step_collectives import overlapped_kinds, step_sums, tied_reduction
+from meshwright.program.lowering.step_collectives import (
+    overlapped_kinds,
+    step_sums,
+    table_exchange,
+    tied_reduction,
+)
 from meshwright.program.model_states.base_changes import CHANGE_AXES, change_gather
+from meshwright.program.pass_items import Collective, on_part
 from meshwright.schedules.action import BROADCASTS
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -78,8 +83,10 @@ def with_sends(group: PlanGroup, messages: bool) -> Pipelined:
     """Stage times of a group; a send keeps its rank for a part of the message's time."""
     message = group.message_s if messages else np.zeros(len(group.plans))
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
-    leaves = group.crosses * (kept * message)[:, None]
-    down, up = leaves, np.roll(leaves, 1, axis=1) * (not group.forward_only)
+    down, up = (
+        messages * group.crosses * np.reshape(kept, (-1, 1)) * seconds for seconds in group.messages_s
+    )
+    up = np.roll(up, 1, axis=1) * (not group.forward_only)
     share = None
     if group.share is not None:
         share = share_passes(group, group.share, messages)
@@ -200,16 +207,17 @@ def step_parts(group: PlanGroup, of: Length) -> dict[str, Floats]:
     """Seconds of a step by category, for every plan; their sum is the step time.
 
     compute, tp, cp, ep, host and the part of dp inside passes are those of the busiest pipeline rank; pp is what
-    messages add to the pipeline, bubble the rest of its length; dp holds all else that is exposed. ``of`` knows the
+    messages and changes of layout add, bubble the rest of its length; dp holds all else that is exposed. ``of`` has the
     ``silent`` length too.
     """
     assert of.silent is not None
     length, none = of.seconds, np.zeros(len(group.plans))
     parts = _busiest(group, group.forward_s + group.backward_s)
     busy = sum(parts.values(), start=none)
-    parts["pp"] = np.maximum(0.0, length - of.silent)
-    parts["bubble"] = np.maximum(0.0, length - busy - parts["pp"])
-    more = length - busy - parts["pp"] - parts["bubble"]
+    messages = np.maximum(0.0, length - of.silent)
+    parts["pp"] = parts.get("pp", 0.0) + messages
+    parts["bubble"] = np.maximum(0.0, length - busy - messages)
+    more = length - busy - messages - parts["bubble"]
     parts["dp"] = parts.get("dp", 0.0) + _exposed(group, of) + more
     parts["optimizer"] = optimizer(group)
     found = {name: parts.get(name, none) for name in PARTS}
@@ -266,14 +274,24 @@ def _busiest(group: PlanGroup, stage_times: Floats) -> dict[str, Floats]:
 
 def norm_and_ties(group: PlanGroup) -> Floats:
     """Seconds of the norm of gradients, and of the reduction of a table that two ranks hold."""
-    size, local = group.mesh.group(norm_axes(group.steps_overlap))
+    size, local = group.parts[0].mesh.group(norm_axes(group.steps_overlap))
     sums = step_sums(group.setting.stack, ("world",))
     seconds = np.asarray(group.forms.collective("all-reduce", sums.logical_bytes, size, local))
     if group.tied_apart:
-        embedding = group.plan_elements[group.stages[0][0]]
-        tied = tied_reduction(embedding, group.sharding, group.shape, group.setting.stack)
-        seconds = seconds + collective_seconds(tied, group.mesh, group.forms)
+        seconds = seconds + group.seconds_of((_table_exchange(group),))
     return seconds
+
+
+def _table_exchange(group: PlanGroup) -> Collective:
+    """Return the exchange of the gradient of a table that the first and the last pipeline rank hold."""
+    embed, head = group.stages[0][0], group.stages[-1][-1]
+    first, last, stack = group.part_of(embed), group.part_of(head), group.setting.stack
+    if group.layouts is not None and first is not last:
+        ends = (first.index, group.placement[0]), (last.index, group.placement[-1])
+        return table_exchange(group.layouts.parts, ends, group.layouts.table_shape, stack)
+    return on_part(
+        (tied_reduction(group.plan_elements[embed], first.sharding, first.shape, stack),), first.index
+    )[0]
 
 
 def optimizer(group: PlanGroup) -> Floats:
@@ -300,7 +318,7 @@ def _base_changes(group: PlanGroup) -> list[Floats]:
     ranks, gathered = group.mesh.group(CHANGE_AXES)[0], group.sharding == "zero3"
     return [
         nothing
-        + group.seconds_of(change_gather(elements, ranks, "stage"))
+        + group.seconds_of(change_gather(elements[0], ranks, "stage"))
         + change_seconds((blocks[b] for b in kind), ranks, gathered, group.shape, group.forms)
         for kind, elements in zip(group.stage_kinds, group.kind_elements, strict=True)
     ]

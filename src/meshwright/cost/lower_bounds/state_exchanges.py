@@ -109,13 +109,12 @@ def _once_in_passes(group: PlanGroup) -> tuple[Floats]:
 
 def _of_first_stage(group: PlanGroup) -> tuple[Floats, Floats, Floats]:
     """Return the seconds of the first stage's gather and reduction, and the number of its blocks."""
-    none, mode = np.zeros(len(group.plans)), group.mode
+    none, (part,) = np.zeros(len(group.plans)), group.parts
     if group.kind.chains > 1 or group.split or group.schedule.form is not None:
         return none, none, none + 1
     stage = group.per_plan_elements(add(*(group.block_elements[block] for block in group.stages[0])))
-    gathers = mode.gather == "per-step" or group.sharding in ("zero1", "zero2")
     return (
-        group.seconds_of(group.gathers_of(stage)) if gathers else none,
-        group.seconds_of(group.reductions_of(stage)) if mode.reduce == "per-step" else none,
+        none if group.by_unit else group.seconds_of(group.gathers_of(part, stage)),
+        none if group.by_unit else group.seconds_of(group.reductions_of(part, stage)),
         none + len(group.stages[0]),
     )

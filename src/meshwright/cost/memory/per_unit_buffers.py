@@ -27,14 +27,15 @@ Counts = NDArray[np.int64]
 def unit_buffers(group: PlanGroup) -> Floats:
     """Bytes of every plan and pipeline rank: (n, P)."""
     stack, overlapped = group.setting.stack, overlapped_kinds(group.setting.stack)
-    parameters = [whole_parameter_bytes(stage) for stage in group.kind_elements]
-    gradients = [unit_buffer_bytes(0, stage.of("gradient").count, stack) for stage in group.kind_elements]
+    (part,), stages = group.parts, [of_kind[0] for of_kind in group.kind_elements]
+    parameters = [whole_parameter_bytes(stage) for stage in stages]
+    gradients = [unit_buffer_bytes(0, stage.of("gradient").count, stack) for stage in stages]
     sizes = np.stack([np.asarray(size, dtype=np.float64) for size in parameters + gradients], 1)
     shared = np.stack(
         [
-            _is_shared(group, of(stage))
+            _is_shared(group, of(part, stage))
             for of in (group.gathers_of, group.reductions_of)
-            for stage in group.kind_elements
+            for stage in stages
         ],
         1,
     )

@@ -1,9 +1,10 @@
 """Memory of a group of plans: the ledger of each plan's worst pipeline rank, as arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meshwright.cost.closed_form.group_parts import elements_by_part
 from meshwright.cost.closed_form.plan_group import Bools, Floats, Ints, PlanGroup
 from meshwright.cost.memory.backward_peak import (
     Moment,
@@ -20,7 +21,6 @@ from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.program.activation_bytes import logit_bytes
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states import states_on_host
-from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.state_elements import NOT_PACKED, STATE_KINDS, bytes_per_element
 from meshwright.program.model_states.zero_sharding import SHARDED, held_packed
 from meshwright.schedules.choice import ScheduleChoice
@@ -60,21 +60,21 @@ def least_held(group: PlanGroup) -> Floats:
 
     On ranks without the head the largest ``working`` adds to it.
     """
-    rule, stack = _rule(group), group.setting.stack
-    of_kinds = [
-        np.floor(_per_plan(least_buffers(s, lambda block: rule, stack), group)) for s in _stages(group)
-    ]
+    rule, stack = _rules(group), group.setting.stack
+    of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
     passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)
     states = sum(_of_states(group).values(), start=_buffers_of_host_states(group))
-    return np.asarray(states + _whole_all_along(group) + (0 if rule.by_unit else passing))
+    return np.asarray(states + _whole_all_along(group) + (0 if group.by_unit else passing))
 
 
 def _most(of_kinds: Sequence[Floats], kinds: Ints) -> Floats:
     return np.asarray(np.max([of_kinds[kind] for kind in kinds], axis=0))
 
 
-def _rule(group: PlanGroup) -> ZeroBufferRule:
-    return ZeroBufferRule(group.sharding, group.mode.gather, group.mode.reduce)
+def _rules(group: PlanGroup) -> Callable[[int], ZeroBufferRule]:
+    """Return the rule of each block's part."""
+    of_parts = [part.rule for part in group.parts]
+    return lambda block: of_parts[group.of_blocks[block]]
 
 
 def _of_states(group: PlanGroup) -> dict[str, Floats]:
@@ -85,9 +85,16 @@ def _of_states(group: PlanGroup) -> dict[str, Floats]:
     if states is not None:
         held = {kind: elements - states.on_host(kind, elements) for kind, elements in held.items()}
     gradients = bytes_per_element("gradient", stack) * held["gradient"]
+    whole = [part.rule.gradients_are_whole for part in group.parts]
+    if all(whole):
+        gradients = np.zeros_like(gradients)
+    elif any(whole):  # these are buffers
+        kept = group.held_of_blocks("gradient")
+        cut = {block: each * (not whole[group.of_blocks[block]]) for block, each in kept.items()}
+        gradients = bytes_per_element("gradient", stack) * group.on_ranks(cut)
     return {
         "parameters": bytes_per_element("parameter", stack) * held["parameter"] + _packed_bytes(group),
-        "gradients": 0 * gradients if _rule(group).gradients_are_whole else gradients,
+        "gradients": gradients,
         "optimizer": copies
         * (
             bytes_per_element("optimizer", stack) * held["optimizer"]
@@ -102,10 +109,11 @@ def _packed_bytes(group: PlanGroup) -> Floats | float:
     """Bytes of frozen parameters with a type of their own: (n, P), or 0."""
     if all(elements.packed is NOT_PACKED for elements in group.block_elements.values()):
         return 0.0
-    sharded, nothing = "parameter" in SHARDED[group.sharding], np.zeros(len(group.plans))
+    (part,), nothing = group.parts, np.zeros(len(group.plans))
+    sharded = "parameter" in SHARDED[part.sharding]
     return group.on_ranks(
         {
-            index: nothing + held_packed(each, sharded, group.shape).bytes
+            index: nothing + held_packed(each, sharded, part.shape).bytes
             for index, each in group.plan_elements.items()
         }
     )
@@ -224,24 +232,28 @@ def host_memory_suffices(group: PlanGroup) -> Bools:
 
 def _whole_all_along(group: PlanGroup) -> Floats:
     """Bytes of gathered stages and of gradients that are reduced once a step: (n, P)."""
-    rule, stack = _rule(group), group.setting.stack
-    if rule.by_unit or not (rule.parameters_are_whole or rule.gradients_are_whole):
+    rules, stack = [part.rule for part in group.parts], group.setting.stack
+    if group.by_unit or not any(rule.parameters_are_whole or rule.gradients_are_whole for rule in rules):
         return np.zeros((len(group.plans), group.ranks))
     per_rank = []
     for rank in range(group.ranks):
         blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
         blocks += group.setting.model.vocabulary
-        whole = group.per_plan_elements(add(*(group.block_elements[b] for b in blocks)))
-        per_rank.append(np.floor(_per_plan(stage_buffer_bytes(rule, whole, stack), group)))
+        of_parts = elements_by_part(blocks, group.of_blocks, group.block_elements)
+        whole = (
+            stage_buffer_bytes(rules[part], group.per_plan_elements(each), stack)
+            for part, each in of_parts.items()
+        )
+        per_rank.append(np.sum([np.floor(_per_plan(size, group)) for size in whole], axis=0))
     return np.stack(per_rank, 1)
 
 
 def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
     """Return the moments that hold most beyond kept activations, fields are (n,), and which of them each rank has."""
-    rule, stack = _rule(group), group.setting.stack
+    rule, stack = _rules(group), group.setting.stack
     nothing = Moment(np.zeros(len(group.plans)), 0)
-    of_kinds = [list(moments(stage, lambda block: rule, stack)) for stage in _stages(group)]
-    share = [] if group.share is None else list(moments(_vocabulary(group), lambda block: rule, stack))
+    of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
+    share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
     kinds = [tuple(dict.fromkeys(at)) for at in group.kind_of[group.stages_at.T].tolist()]
     different = list(dict.fromkeys(kinds))
     worst = [
@@ -273,8 +285,8 @@ def _vocabulary(group: PlanGroup) -> StageBlocks:
 
 
 def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: Floats) -> StageBlocks:
-    prices, local = group.prices, group.prices.local
-    model, nothing = group.setting.model, np.zeros(len(group.plans))
+    prices, model, nothing = group.prices, group.setting.model, np.zeros(len(group.plans))
+    local = prices.local_of(model.chain[-1][0])
     counted = head is not None and bool(frees.any())
     return StageBlocks(
         blocks=blocks,

@@ -4,7 +4,7 @@ Both use the same functions of ``program/`` to know what happens and the same ``
 only the numbers are scalars here and arrays there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import exp
@@ -22,6 +22,7 @@ from meshwright.cost.constants_by_row import ConstantCases
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes, hardware_times_for
 from meshwright.cost.operators.operator_times import Local
 from meshwright.cost.operators.pass_prices import Links, Mesh, Prices
+from meshwright.model.graph import Block
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.forms.long import DEFAULT_EXPERT_ORDER
@@ -35,10 +36,10 @@ from meshwright.program.layouts.rank_mesh import Ints, strides, together
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.block_items import BLOCK_PASSES
 from meshwright.program.lowering.plan_parts import product_input_bytes
-from meshwright.program.pass_items import Item, PassKind
+from meshwright.program.pass_items import Item, PassKind, item_on_part
 from meshwright.program.pipeline_vocabulary import share_items
-from meshwright.program.program import Program
-from meshwright.program.program_parts import Part
+from meshwright.program.program import Program, Stage
+from meshwright.program.program_parts import Part, ProgramParts
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.pipeline import returns_to_first
 from meshwright.stack.stack import Stack
@@ -80,23 +81,58 @@ def slowest_of(devices: int, jitter: float) -> float:
 
 def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
+    returns = returns_to_first([stage.rank for stage in program.stages], program.chains)
+    priced = replace(setting, stack=program.stack)
+    return _part_prices(program.parts, returns, program.block_items, program.blocks, priced)
+
+
+def layout_prices(
+    parts: ProgramParts,
+    stages: Sequence[Stage],
+    schedule: ScheduleChoice,
+    setting: Setting,
+    cases: ConstantCases | None = None,
+) -> Prices:
+    """Prices of a plan with several layouts, whose Program has these parts and stages of the setting's model.
+
+    ``cases``: the constants that each row of the prices has, where they are not those of the setting.
+    """
+    priced = setting if cases is None else cases.setting(setting)
+    items: dict[tuple[int, PassKind], tuple[Item, ...]] = {}
+    for index, block in enumerate(setting.model.blocks):
+        part, of = parts.of(index), parts.of_blocks[index]
+        for kind in pass_kinds(schedule, setting.stack):
+            made = BLOCK_PASSES[kind](block, part.shape, part.mode, setting.stack)
+            items[index, kind] = tuple(item_on_part(item, of) for item in made)
+    returns = returns_to_first([stage.rank for stage in stages], schedule.kind.chains)
+    return _part_prices(parts, returns, items, setting.model.blocks, priced)
+
+
+def _part_prices(
+    parts: ProgramParts,
+    returns: bool,
+    items: Mapping[tuple[int, PassKind], tuple[Item, ...]],
+    blocks: tuple[Block, ...],
+    setting: Setting,
+) -> Prices:
+    """Prices of passes over blocks of parts; ``returns``: the last pipeline rank sends to the first one."""
     forms = setting_hardware_times(setting)
     of_parts = tuple(
-        (Local(forms, part.shape, part.mode, program.stack), _part_mesh(part, program, forms))
-        for part in program.parts
+        (Local(forms, part.shape, part.mode, setting.stack), _part_mesh(part, forms, returns))
+        for part in parts
     )
     local, mesh = of_parts[0]
-    several = (of_parts, program.parts.of_blocks) if len(of_parts) > 1 else ()
-    return Prices(local, mesh, program.block_items, program.blocks, *several)
+    several = (of_parts, parts.of_blocks) if len(of_parts) > 1 else ()
+    return Prices(local, mesh, items, blocks, *several)
 
 
-def _part_mesh(part: Part, program: Program, forms: HardwareTimes) -> Mesh:
+def _part_mesh(part: Part, forms: HardwareTimes, returns: bool) -> Mesh:
     """Return the mesh of one part."""
     grid, experts = part.grid, part.expert_grid
     return replace(
         whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, part.shape.ulysses),  # type: ignore[arg-type]
         links=links_under(part.node_order, forms),
-        returns=returns_to_first([stage.rank for stage in program.stages], program.chains),
+        returns=returns,
     )
 
 

@@ -17,6 +17,8 @@ from meshwright.program.program_parts import Part, ProgramParts
 SHARED_BY: tuple[str, ...] = ("cp", "dp_shard")
 """The axes over which dense states are cut, as ``StateMesh.shard`` has them."""
 Interval = tuple[int, int]
+TableEnds = tuple[tuple[int, int], tuple[int, int]]
+"""(part, pipeline rank) of the embedding and of the head."""
 
 
 class TableTransfer(NamedTuple):
@@ -45,9 +47,7 @@ def held_elements(part: Part, rank: int, rows: int, width: int) -> Interval:
     return min(low, rows * width), min(high, rows * width)
 
 
-def table_transfers(
-    parts: ProgramParts, ends: tuple[tuple[int, int], tuple[int, int]], rows: int, width: int
-) -> Iterator[TableTransfer]:
+def table_transfers(parts: ProgramParts, ends: TableEnds, rows: int, width: int) -> Iterator[TableTransfer]:
     """Yield the transfers between both ``ends``, (part, pipeline rank) of the embedding and of the head, both ways."""
     for (source, giving), (target, taking) in (ends, ends[::-1]):
         givers, takers = parts.members(giving), parts.members(taking)

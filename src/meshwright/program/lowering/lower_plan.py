@@ -88,7 +88,8 @@ def lower(
     schedule = _schedule(plan, micro_batches, workload, times)
     host = _host_states(plan, step, model.architecture)
     collectives = _collectives(choice, model, step)
-    reshards = stage_reshards(step, model.architecture.hidden, usable_domain(cluster.pool))
+    domain = usable_domain(cluster.pool)
+    reshards = stage_reshards(stages, step.ways, parts, model.architecture.hidden, domain)
     out = plan.offload_rule
     offloaded = tuple(_offloaded(out, section, model, step) for section in sections)
     copied = with_offloads(

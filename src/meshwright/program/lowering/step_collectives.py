@@ -12,11 +12,12 @@ REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from meshwright.program.layouts.table_transfers import busiest_elements, table_transfers
-from meshwright.program.local_shape import LocalShape
+from meshwright.program.layouts.table_transfers import TableEnds, busiest_elements, table_transfers
+from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
 from meshwright.program.lowering.pass_bodies import Shared
 from meshwright.program.model_states.base_changes import CHANGE_AXES, change_gather
@@ -30,7 +31,7 @@ from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule,
 from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import TABLE_PIECES, Stage
-from meshwright.program.program_parts import Part, ProgramParts
+from meshwright.program.program_parts import ProgramParts
 from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
 from meshwright.stack.stack import Stack
@@ -122,12 +123,24 @@ class StepPlan:
         return self.parts[part].mesh_with(axes).size(axes)
 
 
-def gathers_stages(part: Part) -> bool:
+class ExchangedStates(Protocol):
+    """The sharding and the mode of a layout, which say when its states are exchanged."""
+
+    @property
+    def sharding(self) -> str:
+        """ZeRO name of what is cut."""
+
+    @property
+    def mode(self) -> Mode:
+        """When states are gathered and reduced."""
+
+
+def gathers_stages(part: ExchangedStates) -> bool:
     """Return true if an action of the list makes sharded parameters of a stage whole, not its passes."""
     return part.sharding in ("zero1", "zero2") or part.mode.gather in LISTED
 
 
-def reduces_stages(part: Part) -> bool:
+def reduces_stages(part: ExchangedStates) -> bool:
     """Return true if an action of the list exchanges the gradients of a stage, not every micro-batch."""
     return part.mode.reduce in LISTED
 
@@ -187,8 +200,15 @@ def _table_exchange(step: StepPlan) -> Collective:
     part = step.parts[ends[0][0]]
     if ends[0][0] == ends[1][0]:
         return tied_reduction(step.elements[first.blocks[0]], part.sharding, part.shape, step.stack)
-    elements = busiest_elements(table_transfers(step.parts, ends, *step.table_shape))
-    size = step.stack.gradient_communication_bytes * elements
+    return table_exchange(step.parts, ends, step.table_shape, step.stack)
+
+
+def table_exchange(
+    parts: ProgramParts, ends: TableEnds, table_shape: tuple[int, int], stack: Stack
+) -> Collective:
+    """Return the exchange of a tied table's gradient between two layouts, of the busiest rank's bytes."""
+    elements = busiest_elements(table_transfers(parts, ends, *table_shape))
+    size = stack.gradient_communication_bytes * elements
     return Collective("reduce", TABLE_PIECES, size, "embedding table")
 
 

@@ -1,0 +1,79 @@
+"""Closed forms of a plan with several layouts: a group with that plan alone, perhaps under many constants.
+
+Layouts, shapes and changes of layout come from the same functions as those of the lowered Program; times and memory
+follow from the closed forms that plans with one layout have.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cluster.fast_domains import usable_domain
+from meshwright.cost.closed_form.group_parts import PlanLayouts
+from meshwright.cost.closed_form.plan_group import PlanGroup
+from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts, step_total
+from meshwright.cost.constants_by_row import ConstantCases
+from meshwright.cost.memory.rank_ledgers import worst_ledger
+from meshwright.cost.operators.price_plans import layout_prices
+from meshwright.model.transforms.blocks_by_layout import with_layouts
+from meshwright.plans.arrays.short_plans import from_shorts
+from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.layers.layout_by_layer import layouts_by_block
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
+from meshwright.plans.layers.recompute_by_layer import layer_recomputes
+from meshwright.plans.setting import Setting
+from meshwright.program.lowering.lower_plan import recomputed_model
+from meshwright.program.lowering.plan_parts import plan_parts
+from meshwright.program.lowering.stage_blocks import place_stages
+from meshwright.program.lowering.stage_reshards import stage_reshards
+from meshwright.stack.state_types import with_types
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LayoutEstimate:
+    """Step time in seconds and memory in bytes of the pipeline rank that holds most, by closed forms."""
+
+    step_s: float
+    memory: dict[str, float]
+    parts_s: dict[str, float]
+
+
+def layout_group(plan: LongPlan, setting: Setting, cases: ConstantCases | None = None) -> PlanGroup:
+    """Return the group of a legal plan: one row, or one for each of the constants in ``cases``."""
+    workload, cluster, architecture = setting.workload, setting.cluster, setting.model.architecture
+    stack = with_types(setting.stack, workload.precision, plan.written_types, workload.optimizer)
+    blocks = recomputed_model(setting.model, layer_recomputes(plan, architecture.layers), stack)
+    model, layouts = with_layouts(blocks, layouts_by_block(plan, architecture.layers))
+    own = replace(setting, model=model, stack=stack)
+    parts = plan_parts(plan, model, layouts, cluster, workload, stack)
+    stages, ways = (
+        place_stages(plan, model),
+        plan.choice.ways(plan.pipeline.ranks, plan.pipeline.virtual_stages),
+    )
+    reshards = stage_reshards(stages, ways, parts, architecture.hidden, usable_domain(cluster.pool))
+    rows = 1 if cases is None else len(cases.of)
+    short = short_of_only_layout(plan_of_main_layout(plan))
+    return PlanGroup(
+        plans=replace(from_shorts([short] * rows), stages=plan.pipeline.stages),
+        inverse=np.arange(rows),
+        prices=layout_prices(parts, stages, plan.choice, own, cases),
+        mode=parts[0].mode,
+        setting=own,
+        cases=cases,
+        layouts=PlanLayouts(parts, reshards, (architecture.vocab, architecture.hidden)),
+    )
+
+
+def layout_estimate(plan: LongPlan, setting: Setting) -> LayoutEstimate:
+    """Estimate a legal plan with one or several layouts."""
+    group = layout_group(plan, setting)
+    (length,) = pipeline_lengths([group], silent=True)
+    return LayoutEstimate(
+        float(step_total(group, length)[0]),
+        {key: float(value[0]) for key, value in worst_ledger(group).items()},
+        {key: float(value[0]) for key, value in step_parts(group, length).items()},
+    )
