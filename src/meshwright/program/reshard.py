@@ -7,12 +7,13 @@ moves nothing.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import lcm
 from typing import Literal, NamedTuple
 
 from meshwright.program.layouts.activation_transfers import Transfer, transfers
 from meshwright.program.local_shape import ACTIVATION_BYTES
-from meshwright.program.program_parts import ProgramParts
+from meshwright.program.program_parts import Part, ProgramParts
 
 Way = Literal["F", "B"]
 """Activations forward, gradients backward."""
@@ -50,11 +51,45 @@ def reshard_between(
 ) -> Reshard:
     """Return the change between two ``ends``: (part, pipeline rank) of the block before and of the block behind."""
     (source, source_rank), (target, target_rank) = ends
+    copies, few, own = 1, parts, ends
+    if period := _period(parts[source], parts[target], domain):
+        copies = parts[source].grid.ranks // parts[source].grid.sizes["pp"] // period
+        apart = source_rank != target_rank
+        few = ProgramParts(tuple(_on_ranks(parts[part], period, 1 + apart) for part in (source, target)), ())
+        own = (0, 0), (1, int(apart))
     found = {
-        way: moved_bytes(reshard_transfers(parts, *pair), hidden, domain)
-        for way, pair in (("F", (ends[0], ends[1])), ("B", (ends[1], ends[0])))
+        way: _times(moved_bytes(reshard_transfers(few, *pair), hidden, domain), copies)
+        for way, pair in (("F", (own[0], own[1])), ("B", (own[1], own[0])))
     }
     return Reshard(source, target, source_rank, target_rank, found["F"], found["B"])
+
+
+def _times(moved: MovedBytes, copies: int) -> MovedBytes:
+    """Return what as many equal sets of ranks move."""
+    return moved._replace(total=copies * moved.total)
+
+
+def _period(source: Part, target: Part, domain: int) -> int | None:
+    """Return the number of ranks of a pipeline rank after which transfers repeat; None where they may not.
+
+    With replicas outside of everything else, and whole fast domains in a pipeline rank, the first ranks of two layouts
+    that have equally many sequences exchange them among each other, and so do the next ones.
+    """
+    inner = []
+    for part in (source, target):
+        order = part.grid.order
+        if set(order[:2]) != {"tp", "cp"} or order[2:] != ("dp_shard", "dp_replicate", "pp"):
+            return None
+        inner.append(part.grid.size(("tp", "cp")))
+    period, ranks = lcm(*inner, domain), source.grid.ranks // source.grid.sizes["pp"]
+    return period if ranks % period == 0 and period < ranks else None
+
+
+def _on_ranks(part: Part, ranks: int, pipeline_ranks: int) -> Part:
+    """Return the part with the first ranks of so many pipeline ranks alone."""
+    replicas = ranks // part.grid.size(("tp", "cp"))
+    sizes = {**part.grid.sizes, "dp_replicate": 1, "dp_shard": replicas, "pp": pipeline_ranks}
+    return replace(part, grid=replace(part.grid, sizes=sizes))
 
 
 def reshard_transfers(

@@ -262,6 +262,16 @@ def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
     return worst, np.array([different.index(some) for some in kinds])
 
 
+def block_peak(group: PlanGroup, block: int) -> Floats:
+    """Return the most bytes of working memory and buffers that a block adds to a stage of equal blocks: (n,)."""
+    head = block if block == group.setting.model.head_block else None
+    stage = _stage_blocks(group, (block,) * (1 if head is not None else 3), head, np.zeros(len(group.plans)))
+    found = worst_moment(
+        [Moment(np.zeros(len(group.plans)), 0), *moments(stage, _rules(group), group.setting.stack)]
+    )
+    return np.floor(found.working) + np.floor(found.buffers)
+
+
 def _stages(group: PlanGroup) -> list[StageBlocks]:
     """Return the blocks of every kind of stage. With the head, and one stage a rank, they free what they kept."""
     head = group.setting.model.chain[-1][0]

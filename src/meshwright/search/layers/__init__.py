@@ -1,0 +1,1 @@
+"""Search a strategy for every layer and the cut into stages together."""

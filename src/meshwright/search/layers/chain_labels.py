@@ -1,0 +1,187 @@
+"""Choose a strategy for each layer of a stage: exact dynamic programming with memory as state.
+
+The problem: layers in a row, each with one of S strategies. A strategy costs a layer seconds and bytes; neighbours with
+different strategies cost the seconds of a change of layout. A stage holds the bytes of all its layers and the largest
+``peak`` of them, together at most a capacity. Wanted is the least time.
+
+A *label* is what is known of a row of layers: its bytes, its largest peak, its seconds, and the class of its last
+strategy. Classes have equal changes of layout. Of the labels of one class those that another one beats in all three
+numbers are dropped (Galvatron's recurrence, arXiv 2211.13878, equation 6, has memory in whole units in their place).
+Where more than ``most_labels`` remain in a class, of those within a fraction of the capacity the quickest stays, with
+its bytes as they are: then what is found fits, and may be slower than the best. An ``optimistic`` search puts in their
+place a label with the least of each number, so that no assignment is quicker than what it returns: a lower bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MOST_LABELS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCosts:
+    """Costs of S strategies: seconds, bytes and peaks of each kind of layer, (kinds, S).
+
+    ``change`` has the seconds of a change from one strategy to another: (S, S).
+
+    Infinite seconds: the layer can not have the strategy.
+    """
+
+    seconds: Floats
+    bytes: Floats
+    peak: Floats
+    change: Floats
+    classes: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        both = np.concatenate([self.change, self.change.T], 1)
+        _, classes = np.unique(both, axis=0, return_inverse=True)
+        object.__setattr__(self, "classes", classes.reshape(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels of a row of layers; ``last`` is the strategy of the last one, ``parent`` the label of the row before."""
+
+    bytes: Floats
+    peak: Floats
+    seconds: Floats
+    last: Ints
+    parent: Ints
+    before: "Labels | None" = None
+
+    def strategies(self, label: int) -> tuple[int, ...]:
+        """Return the strategy of every layer of a label, the first layer first."""
+        found: list[int] = []
+        row: Labels | None = self
+        while row is not None:
+            found.append(int(row.last[label]))
+            label, row = int(row.parent[label]), row.before
+        return tuple(reversed(found))
+
+    def best(self, capacity: float) -> int | None:
+        """Return the quickest label within the capacity; None where there is none."""
+        fits = self.bytes + self.peak <= capacity
+        if not fits.any():
+            return None
+        return int(np.where(fits, self.seconds, np.inf).argmin())
+
+
+class ChainLabels:
+    """Labels of rows of layers, known by the kinds of their layers."""
+
+    def __init__(
+        self,
+        costs: LayerCosts,
+        capacity: float,
+        most_labels: int = MOST_LABELS,
+        *,
+        optimistic: bool = False,
+    ) -> None:
+        self.costs, self.capacity, self.most, self.optimistic = costs, capacity, most_labels, optimistic
+        self.known: dict[tuple[int, ...], Labels] = {}
+
+    def of(self, kinds: tuple[int, ...]) -> Labels:
+        """Return the labels of a row with layers of these kinds, one or more."""
+        if kinds not in self.known:
+            before = self.of(kinds[:-1]) if len(kinds) > 1 else None
+            self.known[kinds] = self._extended(before, kinds[-1])
+        return self.known[kinds]
+
+    def _extended(self, before: Labels | None, kind: int) -> Labels:
+        costs, strategies = self.costs, np.arange(self.costs.seconds.shape[1])
+        if before is None:
+            found = Labels(
+                costs.bytes[kind],
+                costs.peak[kind],
+                costs.seconds[kind],
+                strategies,
+                np.zeros_like(strategies),
+            )
+        else:
+            parent = np.repeat(np.arange(len(before.last)), len(strategies))
+            last = np.tile(strategies, len(before.last))
+            found = Labels(
+                before.bytes[parent] + costs.bytes[kind, last],
+                np.maximum(before.peak[parent], costs.peak[kind, last]),
+                before.seconds[parent] + costs.change[before.last[parent], last] + costs.seconds[kind, last],
+                last,
+                parent,
+                before,
+            )
+        possible = np.isfinite(found.seconds) & (found.bytes + found.peak <= self.capacity)
+        kept = _taken(found, self._kept(found, np.flatnonzero(possible)))
+        return self._lowered(kept) if self.optimistic and len(kept.last) > self.most else kept
+
+    def _kept(self, found: Labels, rows: Ints) -> Ints:
+        """Return the rows that no other label of their class beats."""
+        kept = []
+        for of_class in np.unique(self.costs.classes[found.last[rows]]):
+            mine = rows[self.costs.classes[found.last[rows]] == of_class]
+            mine = mine[undominated(found.bytes[mine], found.peak[mine], found.seconds[mine])]
+            thin = len(mine) > self.most and not self.optimistic
+            kept.append(self._thinned(found, mine) if thin else mine)
+        return np.concatenate(kept) if kept else rows
+
+    def _thinned(self, found: Labels, rows: Ints) -> Ints:
+        """Return the quickest row of each step of bytes."""
+        step = np.floor(found.bytes[rows] / self.capacity * self.most).astype(np.int64)
+        order = np.lexsort((found.seconds[rows], step))
+        _, first = np.unique(step[order], return_index=True)
+        return np.sort(rows[order[first]])
+
+    def _lowered(self, labels: Labels) -> Labels:
+        """Return a label for each class and step of bytes that is no worse than any of them in anything."""
+        step = np.floor(labels.bytes / self.capacity * self.most).astype(np.int64)
+        _, places, of = np.unique(
+            np.stack([self.costs.classes[labels.last], step]), axis=1, return_index=True, return_inverse=True
+        )
+        size, peak, seconds = (np.full(len(places), np.inf) for _ in range(3))
+        for into, values in ((size, labels.bytes), (peak, labels.peak), (seconds, labels.seconds)):
+            np.minimum.at(into, of.reshape(-1), values)
+        return Labels(size, peak, seconds, labels.last[places], labels.parent[places], labels.before)
+
+
+def _taken(labels: Labels, rows: Ints) -> Labels:
+    return Labels(
+        labels.bytes[rows],
+        labels.peak[rows],
+        labels.seconds[rows],
+        labels.last[rows],
+        labels.parent[rows],
+        labels.before,
+    )
+
+
+def undominated(*costs: Floats) -> Ints:
+    """Return the rows that no other row beats or equals in bytes, peak and seconds; of equal rows the first."""
+    size, peak, seconds = costs
+    order = np.lexsort((seconds, peak, size))
+    keep = np.zeros(len(order), dtype=np.bool_)
+    peaks, levels = np.unique(peak[order], return_inverse=True)
+    of_order = seconds[order]
+    least = np.full(len(peaks), np.inf)
+    if len(peaks) > len(order) ** 0.5 + 8:
+        for at, (level, value) in enumerate(zip(levels.tolist(), of_order.tolist(), strict=True)):
+            keep[at] = value < least[: level + 1].min()
+            least[level] = min(least[level], value)
+        return np.sort(order[keep])
+    for level in range(len(peaks)):
+        below = np.where(levels <= level, of_order, np.inf)
+        before = np.concatenate([[np.inf], np.minimum.accumulate(below)[:-1]])
+        keep |= (levels == level) & (of_order < before)
+    return np.sort(order[keep])
+
+
+def least_seconds(
+    costs: LayerCosts, kinds: Sequence[int], capacity: float, most_labels: int = MOST_LABELS
+) -> tuple[float, tuple[int, ...]] | None:
+    """Return the least seconds of a stage and the strategy of each of its layers; None where nothing fits."""
+    labels = ChainLabels(costs, capacity, most_labels).of(tuple(kinds))
+    best = labels.best(capacity)
+    return None if best is None else (float(labels.seconds[best]), labels.strategies(best))
