@@ -220,3 +220,19 @@ def parsed_or_refused(text):
         return parse_stack(text), None
     except InputError as refusal:
         return None, refusal
+
+
+def test_two_stacks_vary_layouts_and_recomputation_from_range_to_range():
+    varies = {name: load_stack(name).varies_by_layer for name in stack_names()}
+    assert {name for name, what in varies.items() if "layout" in what} == {"generic", "meshwright"}
+    assert varies["generic"] == varies["meshwright"] == ("layout", "recompute")
+
+
+def test_a_range_of_layers_varies_only_what_plans_can_say():
+    with pytest.raises(InputError) as caught:
+        parse_stack(
+            text_of("generic-1.yaml").replace("varies_by_layer: [layout,", "varies_by_layer: [width,")
+        )
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value) == ("varies_by_layer.0", "width")
+    assert "layout" in problem.rule + problem.suggestion

@@ -21,6 +21,7 @@ OWN_STACK = "meshwright"
 """The stack of Meshwright's own runtime."""
 AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
 GradientReduction = Literal["reduce-scatter", "all-reduce"]
+LayerChoice = Literal["layout", "recompute"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +142,9 @@ class Stack:
         products whose kernels compute the norm before them, too (``model/transforms/norm_kernels.py``).
     fp8_recipes
         recipes of fp8 (``workload/fp8_recipe.py``), the usual one first.
-    recomputes_by_layer
-        layers may recompute different things; False: all of them alike, on every rank.
-    layouts_by_layer
-        layers may have different layouts: degrees, context forms, sharding; False: one for all of them.
+    varies_by_layer
+        what may differ from one range of layers to another: ``layout`` (degrees, context forms, sharding) and
+        ``recompute``; what is not named is the same for all layers.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
     state_offloads, keeps_offloaded_gradients
@@ -251,8 +251,7 @@ class Stack:
     selective_keeps_products: bool = False
     norm_products: tuple[str, ...] = ()
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
-    recomputes_by_layer: bool = False
-    layouts_by_layer: bool = False
+    varies_by_layer: tuple[LayerChoice, ...] = ()
     offloads_activations: bool = False
     state_offloads: tuple[StateOffload, ...] = ()
     keeps_offloaded_gradients: bool = False

@@ -11,7 +11,7 @@ from meshwright.plans.forms.conversion import shorten
 from meshwright.plans.layers.plan_of_layout import plan_of_layout, plan_of_main_layout, sequences_together
 from meshwright.plans.rules.check_plan import check_plan
 
-ABLE = replace(STACK, layouts_by_layer=True, recomputes_by_layer=True)
+ABLE = replace(STACK, varies_by_layer=("layout", "recompute"))
 ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 ZERO1 = {"optimizer": ("dp_shard", "cp")}
 
@@ -198,8 +198,8 @@ def test_each_layout_keeps_the_rules_of_the_model():
 
 
 def test_a_stack_with_one_layout_says_so():
-    (problem,) = problems(plan(), stack=replace(ABLE, layouts_by_layer=False))
+    (problem,) = problems(plan(), stack=replace(ABLE, varies_by_layer=("recompute",)))
     assert (problem.field, problem.severity) == ("layouts", "error")
     assert "has one layout for all layers" in problem.rule
-    (remark,) = problems(plan(), stack=replace(ABLE, layouts_by_layer=False), stack_binds=False)
+    (remark,) = problems(plan(), stack=replace(ABLE, varies_by_layer=("recompute",)), stack_binds=False)
     assert remark.severity == "warning"

@@ -6,7 +6,7 @@ from plan_cases import DENSE, STACK, changed, cluster, graph, long_plan
 
 from meshwright.plans.rules.check_plan import check_plan
 
-ABLE = replace(STACK, recomputes_by_layer=True)
+ABLE = replace(STACK, varies_by_layer=("recompute",))
 SETS = ("mlp", "core_attn")
 
 

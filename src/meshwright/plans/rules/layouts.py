@@ -202,7 +202,7 @@ NOT_TOGETHER: tuple[Callable[[RuleInput], Iterator[Refused]], ...] = (
 
 def layouts_by_stack(case: RuleInput) -> Iterator[Problem]:
     """Refuse several layouts if the stack has one for all layers."""
-    if not case.stack.layouts_by_layer:
+    if "layout" not in case.stack.varies_by_layer:
         rule = f"{case.stack.id} has one layout for all layers"
         yield Problem("layouts", sorted(case.plan.layouts), rule, f"stack: {OWN_STACK}, or one layout")
 

@@ -68,7 +68,7 @@ def _lists_field(case: RuleInput) -> str:
 def recomputation(case: RuleInput) -> Iterator[Problem]:
     """Refuse recomputation that the stack does not have."""
     rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
-    if len(set(rules.values())) > 1 and not case.stack.recomputes_by_layer:
+    if len(set(rules.values())) > 1 and "recompute" not in case.stack.varies_by_layer:
         text = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
         rule = f"{case.stack.id} recomputes all layers alike"
         hint = f"recompute: full for all of them, or stack: {OWN_STACK}"
