@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.group_parts import pass_exchanges, stage_gathers_at_once
-from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds
+from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds, send_occupancy
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.memory.rank_ledgers import block_peak
 from meshwright.cost.memory.zero_unsharded_buffers import stage_buffer_bytes
@@ -34,7 +34,8 @@ class BlockCosts:
 
     ``passes_s``: all passes of a micro-batch; ``exchanges_s``: the gathers and reductions of a step; ``optimizer_s``.
     ``state_bytes``: states, whole where they are whole all along; ``kept_bytes``: what waits for a micro-batch's
-    backward pass; ``peak_bytes``: working memory and buffers while the block's backward pass runs.
+    backward pass; ``peak_bytes``: working memory and buffers while the block's backward pass runs. ``sends_s``, (n,):
+    how long the messages of a micro-batch keep a rank from computing, by stage.
     """
 
     passes_s: Floats
@@ -43,6 +44,7 @@ class BlockCosts:
     state_bytes: Floats
     kept_bytes: Floats
     peak_bytes: Floats
+    sends_s: Floats
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "BlockCosts":
         """Return the costs under some of the plans."""
@@ -52,7 +54,9 @@ class BlockCosts:
 def block_costs(plans: PlanArrays, setting: Setting) -> BlockCosts:
     """Return the costs of every block of the setting's model under legal plans with one stage per pipeline rank."""
     shape = len(plans), len(setting.model.blocks)
-    found = BlockCosts(*(np.zeros(shape) for _ in fields(BlockCosts)))
+    found = BlockCosts(
+        *(np.zeros(shape if field.name != "sends_s" else shape[:1]) for field in fields(BlockCosts))
+    )
     for rows, group in pipeline_groups(plans, setting):
         costs = _of_group(group)
         for field in fields(BlockCosts):
@@ -69,6 +73,7 @@ def _of_group(group: PlanGroup) -> BlockCosts:
         state_bytes=_each(_states(group)),
         kept_bytes=_each([group.per_plan(group.prices.kept[block]) for block in blocks]),
         peak_bytes=_each([block_peak(group, block) for block in blocks]),
+        sends_s=_sends(group),
     )
 
 
@@ -92,6 +97,12 @@ def _passes(group: PlanGroup, block: int) -> Floats:
         return group.per_plan(sum(total(prices.body(body)) for body in bodies))
 
     return seconds(NEIGHBOURS) - seconds(NEIGHBOURS - 1)
+
+
+def _sends(group: PlanGroup) -> Floats:
+    kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
+    ways = 1 if group.forward_only else 2
+    return np.asarray(ways * kept * group.message_s)
 
 
 def _exchanges(group: PlanGroup, block: int) -> Floats:

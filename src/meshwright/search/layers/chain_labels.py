@@ -14,6 +14,7 @@ place a label with the least of each number, so that no assignment is quicker th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,27 @@ class Labels:
         return int(np.where(fits, self.seconds, np.inf).argmin())
 
 
+@dataclass(frozen=True)
+class LayerAssignment:
+    """Seconds and bytes of a row of layers, and the strategy of each."""
+
+    seconds: float
+    bytes: float
+    strategies: tuple[int, ...]
+
+
+def grouped(kinds: Sequence[int], strategies: Sequence[int], classes: Ints) -> tuple[int, ...]:
+    """Return the strategies of equal layers in a row, sorted where no layout changes between them.
+
+    That costs nothing, and makes few ranges of many.
+    """
+    found: list[int] = []
+    rows = zip(kinds, strategies, strict=True)
+    for _, run in groupby(rows, key=lambda row: (row[0], int(classes[row[1]]))):
+        found += sorted(strategy for _, strategy in run)
+    return tuple(found)
+
+
 class ChainLabels:
     """Labels of rows of layers, known by the kinds of their layers."""
 
@@ -92,6 +114,16 @@ class ChainLabels:
             before = self.of(kinds[:-1]) if len(kinds) > 1 else None
             self.known[kinds] = self._extended(before, kinds[-1])
         return self.known[kinds]
+
+    def assignment(self, kinds: Sequence[int]) -> "LayerAssignment | None":
+        """Return the quickest assignment of a row within the capacity; None where there is none."""
+        labels = self.of(tuple(kinds))
+        best = labels.best(self.capacity)
+        if best is None:
+            return None
+        held = float(labels.bytes[best] + labels.peak[best])
+        strategies = grouped(kinds, labels.strategies(best), self.costs.classes)
+        return LayerAssignment(float(labels.seconds[best]), held, strategies)
 
     def _extended(self, before: Labels | None, kind: int) -> Labels:
         costs, strategies = self.costs, np.arange(self.costs.seconds.shape[1])
@@ -182,6 +214,5 @@ def least_seconds(
     costs: LayerCosts, kinds: Sequence[int], capacity: float, most_labels: int = MOST_LABELS
 ) -> tuple[float, tuple[int, ...]] | None:
     """Return the least seconds of a stage and the strategy of each of its layers; None where nothing fits."""
-    labels = ChainLabels(costs, capacity, most_labels).of(tuple(kinds))
-    best = labels.best(capacity)
-    return None if best is None else (float(labels.seconds[best]), labels.strategies(best))
+    found = ChainLabels(costs, capacity, most_labels).assignment(kinds)
+    return None if found is None else (found.seconds, found.strategies)

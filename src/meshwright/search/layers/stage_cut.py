@@ -20,15 +20,16 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True)
 class StageAssignment:
-    """Stages from ``stops[k]`` to ``stops[k + 1]`` in a row of layers, with seconds, and each layer's strategy."""
+    """Stages of layers ``stops[k]`` to ``stops[k + 1]``, with seconds and bytes, and the strategy of each layer."""
 
     stops: tuple[int, ...]
     seconds: tuple[float, ...]
     strategies: tuple[int, ...]
+    held: tuple[float, ...]
 
 
 def assigned_stages(
-    kinds: Sequence[int], chains: Sequence[ChainLabels], capacity: float, stops: Sequence[int] | None = None
+    kinds: Sequence[int], chains: Sequence[ChainLabels], stops: Sequence[int] | None = None
 ) -> StageAssignment | None:
     """Return the best cut of layers of these kinds into a stage for each chain; None where nothing fits.
 
@@ -41,7 +42,7 @@ def assigned_stages(
         key = stage, tuple(kinds[first:stop])
         if key not in known:
             labels = chains[stage].of(key[1])
-            best = labels.best(capacity)
+            best = labels.best(chains[stage].capacity)
             known[key] = np.inf if best is None else float(labels.seconds[best])
         return known[key]
 
@@ -52,12 +53,40 @@ def assigned_stages(
     if not np.isfinite(of_stages).all():
         return None
     strategies: list[int] = []
+    held: list[float] = []
     for stage, chain in enumerate(chains):
-        labels = chain.of(tuple(kinds[found[stage] : found[stage + 1]]))
-        best = labels.best(capacity)
-        assert best is not None, "the stage fits"
-        strategies += labels.strategies(best)
-    return StageAssignment(found, of_stages, tuple(strategies))
+        one = chain.assignment(kinds[found[stage] : found[stage + 1]])
+        assert one is not None, "the stage fits"
+        strategies += one.strategies
+        held.append(one.bytes)
+    return StageAssignment(found, of_stages, tuple(strategies), tuple(held))
+
+
+def assigned_chunks(
+    kinds: Sequence[int], chains: Sequence[ChainLabels], stops: Sequence[int], blocks: int
+) -> StageAssignment | None:
+    """Return the best strategies of the layers of ranks that hold several stages each; None where nothing fits.
+
+    Stage s, from ``stops[s]`` to ``stops[s + 1]``, is on rank s mod P. The costs of rank r are those of ``chains[r]``,
+    in which layers of its c-th stage are of kind c·``blocks`` + kind. Seconds and bytes are those of ranks.
+    """
+    stages, ranks = len(stops) - 1, len(chains)
+    strategies = [0] * len(kinds)
+    seconds, held = [], []
+    for rank, chain in enumerate(chains):
+        own = [
+            (layer, kinds[layer] + chunk * blocks)
+            for chunk, stage in enumerate(range(rank, stages, ranks))
+            for layer in range(stops[stage], stops[stage + 1])
+        ]
+        one = chain.assignment([kind for _, kind in own])
+        if one is None:
+            return None
+        for (layer, _), strategy in zip(own, one.strategies, strict=True):
+            strategies[layer] = strategy
+        seconds.append(one.seconds)
+        held.append(one.bytes)
+    return StageAssignment(tuple(stops), tuple(seconds), tuple(strategies), tuple(held))
 
 
 def best_cut(layers: int, stages: int, seconds: Callable[[int, int, int], float]) -> tuple[int, ...] | None:

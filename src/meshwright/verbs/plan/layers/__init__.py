@@ -1,0 +1,1 @@
+"""Search plans whose layers differ in layout or recomputation."""
