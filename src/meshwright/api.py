@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.measure import Measured, Progress
     from meshwright.verbs.plan.clusters.choose_cluster import Choice
     from meshwright.verbs.plan.clusters.choose_model import ModelChoice
+    from meshwright.verbs.plan.layers.ranged_proposals import Layers
     from meshwright.verbs.plan.recommendation import Recommend
     from meshwright.verbs.plan.solver_schedules import SolverOptions
     from meshwright.verbs.probe.probe_jobs import Probes
@@ -85,6 +86,7 @@ def plan(
     allow: Iterable[str] = (),
     top: int = 5,
     stages: str = "balanced",
+    layers: "Layers" = "auto",
     schedule: str | None = None,
     solving: "SolverOptions | None" = None,
     recommend: "Recommend" = "robust",
@@ -102,7 +104,8 @@ def plan(
     the best by ``objective`` within ``budget_usd``, ``deadline_days`` and ``power_kw``, which hold with the probability
     ``sure``. ``keep``: choices that are fixed, as "tp=8", ``forbid``: values that are excluded; ``allow=["dtypes"]``
     searches element types of states too. ``schedule``: "auto" for all of the stack, or names; ``stages``: "balanced",
-    or cut by "time" or "memory". ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
+    or cut by "time" or "memory". ``layers``: "uniform", "ranges" or "auto", ranges where nothing else fits.
+    ``recommend``: "robust" orders plans by regret, "fastest" by predicted time.
     ``batch_range``: "448..576", to choose the global batch from. ``solving``: how long a solver looks for better lists;
     ``progress`` hears how far the search is. Others are as of a plan or ``predict``. Raises InfeasibleError.
     """
@@ -122,7 +125,7 @@ def plan(
     )
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
     cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
-    choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed)
+    choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed, layers)
     asked = [ShortPlan(plan=1, model=one, cluster=cluster, workload=workload, stack=stack) for one in models]
     questions = [PlanRequest(header, *choices) for header in asked]
     limits, terms = Limits(budget_usd, deadline_days, power_kw, sure), (tokens, tuple(assume), price)

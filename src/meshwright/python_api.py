@@ -65,6 +65,7 @@ def plan(
     allow: Iterable[str] | None = None,
     top: int = 5,
     stages: str = "balanced",
+    layers: Literal["auto", "uniform", "ranges"] = "auto",
     schedule: str | None = None,
     recommend: Literal["robust", "fastest"] = "robust",
     solve: float | None = None,

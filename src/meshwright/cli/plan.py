@@ -43,6 +43,13 @@ def plan(
     stages: Annotated[
         str, typer.Option("--stages", help="Layers per stage: balanced, or rebalanced by time or by memory.")
     ] = "balanced",
+    layers: Annotated[
+        str,
+        typer.Option(
+            "--layers",
+            help="Layouts and recomputation: uniform for all layers, by ranges, or auto: ranges if nothing else fits.",
+        ),
+    ] = "auto",
     schedule: options.Schedules = None,
     recommend: options.Recommends = "robust",
     solve: options.Solve = None,

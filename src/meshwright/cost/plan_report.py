@@ -56,7 +56,11 @@ def closed_form(
     recomputes: tuple[Recompute, ...] | None = None,
 ) -> Estimate:
     """Estimate a plan that has a short form, but for ``stages`` that it writes out and what each layer recomputes."""
-    group = group_of(short, setting, stages, recomputes)
+    return group_estimate(group_of(short, setting, stages, recomputes))
+
+
+def group_estimate(group: PlanGroup) -> Estimate:
+    """Return the estimate of the one plan of a group."""
     (length,) = pipeline_lengths([group], silent=True)
     parts = {name: float(value[0]) for name, value in step_parts(group, length).items()}
     table = rank_ledgers(group)

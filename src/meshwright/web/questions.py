@@ -61,6 +61,7 @@ class PlanQuestion(Question):
     assume: List = ()
     schedule: Words | None = None
     stages: Words = "balanced"
+    layers: Literal["auto", "uniform", "ranges"] = "auto"
     recommend: Literal["robust", "fastest"] = "robust"
     price: Words = "on-demand"
     top: Annotated[int, Field(ge=1, le=20)] = 5

@@ -77,7 +77,18 @@ WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "pow
 """Options of ``plan`` whose names in ``api`` say their unit."""
 AS_THEY_ARE = (
     *("model", "on", "seq_len", "global_batch", "batch_range", "stack", "precision", "fp8_recipe", "task"),
-    *("top", "stages", "schedule", "recommend", "objective", "tokens", "sure", "price", "constants"),
+    *(
+        "top",
+        "stages",
+        "layers",
+        "schedule",
+        "recommend",
+        "objective",
+        "tokens",
+        "sure",
+        "price",
+        "constants",
+    ),
 )
 """Options of ``plan`` that need no reading."""
 READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {

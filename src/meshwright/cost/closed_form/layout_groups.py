@@ -4,17 +4,14 @@ Layouts, shapes and changes of layout come from the same functions as those of t
 follow from the closed forms that plans with one layout have.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.cluster.fast_domains import usable_domain
 from meshwright.cost.closed_form.group_parts import PlanLayouts
 from meshwright.cost.closed_form.plan_group import PlanGroup
-from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_parts, step_total
 from meshwright.cost.constants_by_row import ConstantCases
-from meshwright.cost.memory.rank_ledgers import worst_ledger
 from meshwright.cost.operators.price_plans import layout_prices
 from meshwright.model.transforms.blocks_by_layout import with_layouts
 from meshwright.plans.arrays.short_plans import from_shorts
@@ -29,17 +26,6 @@ from meshwright.program.lowering.plan_parts import plan_parts
 from meshwright.program.lowering.stage_blocks import place_stages
 from meshwright.program.lowering.stage_reshards import stage_reshards
 from meshwright.stack.state_types import with_types
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LayoutEstimate:
-    """Step time in seconds and memory in bytes of the pipeline rank that holds most, by closed forms."""
-
-    step_s: float
-    memory: dict[str, float]
-    parts_s: dict[str, float]
 
 
 def layout_group(plan: LongPlan, setting: Setting, cases: ConstantCases | None = None) -> PlanGroup:
@@ -65,15 +51,4 @@ def layout_group(plan: LongPlan, setting: Setting, cases: ConstantCases | None =
         setting=own,
         cases=cases,
         layouts=PlanLayouts(parts, reshards, (architecture.vocab, architecture.hidden)),
-    )
-
-
-def layout_estimate(plan: LongPlan, setting: Setting) -> LayoutEstimate:
-    """Estimate a legal plan with one or several layouts."""
-    group = layout_group(plan, setting)
-    (length,) = pipeline_lengths([group], silent=True)
-    return LayoutEstimate(
-        float(step_total(group, length)[0]),
-        {key: float(value[0]) for key, value in worst_ledger(group).items()},
-        {key: float(value[0]) for key, value in step_parts(group, length).items()},
     )

@@ -113,3 +113,16 @@ class PlanArrays:
         """Micro-batches per step of every plan, if a step computes so many sequences unless a column says others."""
         computed = self.columns.get(SEQUENCES, sequences)
         return computed // (self.dp_replicate * self.dp_shard * self.micro_batch)
+
+
+def joined_plans(one: PlanArrays, other: PlanArrays) -> PlanArrays:
+    """Return the plans of both, with the tables of both for their choices; the rest is as in ``other``."""
+    values, columns = dict(other.values), dict[str, Ints]()
+    for name, column in one.columns.items():
+        codes = column
+        if name in values:
+            known = list(dict.fromkeys([*values[name], *one.values[name]]))
+            values[name] = tuple(known)
+            codes = np.array([known.index(value) for value in one.values[name]])[column.astype(np.int64)]
+        columns[name] = np.concatenate([codes.astype(other.columns[name].dtype), other.columns[name]])
+    return replace(other, columns=columns, values=values)

@@ -32,6 +32,7 @@ from meshwright.verbs.plan.adapter_exports import with_export_remark
 from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
+from meshwright.verbs.plan.layers.ranged_proposals import LAYERS, Layers, RangeAnswer, by_range, ranged_answer
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark
@@ -77,7 +78,8 @@ class PlanRequest:
     ``schedules``: names with commas between, ``auto`` for all of the stack, None for those with closed forms.
     ``solving``: how long a solver then looks for better lists, if at all.
     ``recommend``: ``robust`` for the plan with the least regret, ``fastest`` for the least predicted time. ``allow``:
-    keys of ``ALLOWED`` that are searched too.
+    keys of ``ALLOWED`` that are searched too. ``layers``: ``uniform`` for one layout and recomputation for all layers,
+    ``ranges`` to search them by ranges of layers too, ``auto`` for ranges only where nothing else fits.
     """
 
     header: ShortPlan
@@ -89,6 +91,7 @@ class PlanRequest:
     forbid: tuple[str, ...] = ()
     recommend: Recommend = "robust"
     allow: tuple[str, ...] = ()
+    layers: Layers = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class PlanAnswer:
     solved: Solved | None = None
     recommend: Recommend = "robust"
     time_memory: tuple[TimeMemoryPoint, ...] = ()
+    ranges: RangeAnswer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready data in the public form."""
@@ -141,6 +145,7 @@ class PlanAnswer:
             "plans": [proposal.to_json() for proposal in self.proposals],
             "fastest": {name: self.fastest.to_json()[name] for name in ("plan", "long", "predict")},
             "pareto_memory": [point.to_json() for point in self.time_memory],
+            "ranges": None if self.ranges is None else self.ranges.to_json(),
         }
 
 
@@ -159,6 +164,8 @@ def answer(
     began = time.perf_counter()
     if known is None:
         space, staged = _searched(question, setting, scope, progress)
+        if not len(staged.found.ranking):
+            return _by_ranges_alone(question, setting, scope, space, staged, began)
         seconds = time.perf_counter() - began
         known = recommended(staged, setting, recommendation(question), plans_to_show(question, setting))
     else:
@@ -178,6 +185,10 @@ def answer(
         before = proposals
     proposals = with_node_orders(with_expert_orders(proposals, setting), setting, question.top)
     proposals = in_new_order(before, proposals, recommendation(question))[: question.top]
+    ranges = None
+    if question.layers == "ranges":
+        ranges = ranged_answer(found, known, question.header, setting, scope, recommendation(question))
+        proposals = (*ranges.proposals, *proposals)[: question.top]
     quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
     first, *others = proposals
     others = [with_node_remark(one, setting.cluster.pool) for one in others]
@@ -196,7 +207,8 @@ def answer(
         rejected=_rejected(space, found),
         proposals=(finished(first, setting), *others),
         fastest=quickest,
-        space=space_values(space, setting),
+        space=space_values(space, setting, least_time(found) if ranges is None else None),
+        ranges=ranges,
         solved=better,
         recommend=recommendation(question),
         time_memory=time_memory_front(found, question.header, ratio),
@@ -206,7 +218,7 @@ def answer(
 def finished(one: Proposal, setting: Setting) -> Proposal:
     """Return the first proposal with all remarks and advice."""
     noted = with_node_remark(one, setting.cluster.pool)
-    return with_export_remark(network_advised(noted, setting), setting)
+    return noted if by_range(one) else with_export_remark(network_advised(noted, setting), setting)
 
 
 def recommendation(question: PlanRequest) -> Recommend:
@@ -222,15 +234,56 @@ def plans_to_show(question: PlanRequest, setting: Setting) -> int:
 def _searched(
     question: PlanRequest, setting: Setting, scope: Scope, progress: Progress | None
 ) -> tuple[Space, RebalancedPlan]:
-    """Search, at last with states on the hosts. Raise InfeasibleError where nothing fits."""
+    """Search, at last with states on the hosts. Raise InfeasibleError where nothing fits and no ranges are searched."""
     space, found = search(scope, setting, progress)
     staged = _staged(found, question, setting)
     if not len(staged.found.ranking):
         space, found = search_with_states_on_hosts(scope, setting, progress) or (space, found)
         staged = _staged(found, question, setting)
-    if not len(staged.found.ranking):
+    if not len(staged.found.ranking) and not searches_ranges(question, setting):
         raise infeasible(space, staged.found, setting, scope, question.header)
     return space, staged
+
+
+def searches_ranges(question: PlanRequest, setting: Setting) -> bool:
+    """Return true if plans whose layers differ are searched where no plan with one layout fits."""
+    return (
+        question.layers != "uniform" and question.stages == "balanced" and bool(setting.stack.varies_by_layer)
+    )
+
+
+def _by_ranges_alone(
+    question: PlanRequest, setting: Setting, scope: Scope, space: Space, staged: RebalancedPlan, began: float
+) -> PlanAnswer:
+    """Answer where no plan with one layout fits. Raise InfeasibleError where no other plan does."""
+    found = staged.found
+    ranges = ranged_answer(found, None, question.header, setting, scope, recommendation(question))
+    if not ranges.proposals:
+        raise infeasible(space, found, setting, scope, question.header)
+    first, *others = ranges.proposals[: question.top]
+    return PlanAnswer(
+        considered=space.considered,
+        legal=len(space),
+        evaluated=len(found.plans),
+        feasible=0,
+        tied=0,
+        tie_ratio=pair_interval(setting).high,
+        unplayed=found.unplayed,
+        gap=ranges.search.gap,
+        interrupted=found.interrupted,
+        search_time_s=time.perf_counter() - began,
+        rejected=_rejected(space, found),
+        proposals=(finished(first, setting), *others),
+        fastest=first,
+        space=space_values(space, setting),
+        recommend=recommendation(question),
+        ranges=ranges,
+    )
+
+
+def least_time(found: RankedPlans) -> float:
+    """Return the least predicted step in seconds."""
+    return float(found.step_s[found.ranking].min())
 
 
 def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Scope]:
@@ -244,12 +297,17 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
     if question.recommend not in RECOMMENDS:
         hint = nearest(question.recommend, RECOMMENDS)
         problems.append(Problem("recommend", question.recommend, "is no way to recommend", hint))
+    if question.layers not in LAYERS:
+        hint = nearest(question.layers, LAYERS)
+        problems.append(Problem("layers", question.layers, "is no way to choose layouts", hint))
     for key in question.allow:
         if key not in ALLOWED:
             problems.append(Problem("allow", key, "is no key to allow", nearest(key, ALLOWED)))
     found = setting or attempted(lambda: setting_of(question.header), problems)
     keep = attempted(lambda: parse_keep(question.keep), problems)
     forbid = attempted(lambda: parse_forbid(question.forbid), problems)
+    if question.layers == "ranges":
+        problems += _range_problems(question, found)
     if question.solving is not None:
         stack = None if found is None else found.stack
         problems += solving_problems(question.solving, question.keep, stack)
@@ -261,6 +319,16 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
         raise InputError(problems)
     anew = question.stages != "balanced"
     return found, replace(scope, whole=anew, wider=anew)
+
+
+def _range_problems(question: PlanRequest, setting: Setting | None) -> Iterator[Problem]:
+    """Yield problems of a search by ranges of layers."""
+    if setting is not None and not setting.stack.varies_by_layer:
+        rule = f"{setting.stack.id} has one layout and one recomputation for all layers"
+        yield Problem("layers", question.layers, rule, "layers: uniform, or stack: meshwright")
+    if question.stages != "balanced":
+        rule = "a search by ranges of layers cuts stages itself"
+        yield Problem("stages", question.stages, rule, "stages: balanced")
 
 
 def setting_of(header: ShortPlan) -> Setting:

@@ -22,11 +22,13 @@ from meshwright.search.space.plan_space import Space
 from meshwright.search.space.searched_schedules import LIMITS, all_schedules
 from meshwright.search.space.variants import leaves_open
 from meshwright.stack.state_types import allowed_types
+from meshwright.verbs.plan.layers.range_bound import least_step_of_ranges
 from meshwright.verbs.plan.search_space import has_closed_form
 
 PLAYED = "not with schedules without closed forms, nor with activations on the hosts"
 """Why unusual values of some choices are left out of a part of the space."""
 AUTO = "searched with --schedule auto"
+FIELD = "layers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,25 @@ class SpaceValues:
         }
 
 
-def space_values(space: Space, setting: Setting) -> SpaceValues:
-    """Return the values of a space of legal plans."""
-    return SpaceValues(tuple(_searched(space)), tuple(_left_out(space, setting)))
+def space_values(space: Space, setting: Setting, best_s: float | None = None) -> SpaceValues:
+    """Return the values of a space of legal plans.
+
+    ``best_s``: the least step found in seconds, where plans whose layers differ were not searched.
+    """
+    left_out = (*_left_out(space, setting), *_left_out_ranges(space, setting, best_s))
+    return SpaceValues(tuple(_searched(space)), left_out)
+
+
+def _left_out_ranges(space: Space, setting: Setting, best_s: float | None) -> Iterator[LeftOutValues]:
+    """Yield what may differ from layer to layer, with the most that it can gain, where the stack lets it differ."""
+    varies = setting.stack.varies_by_layer
+    if not varies:
+        why = f"{setting.stack.id} has one layout and one recomputation for all layers"
+        yield LeftOutValues(FIELD, ("by range",), why)
+    elif best_s is not None:
+        most = max(0.0, 1 - least_step_of_ranges(space, setting) / best_s)
+        why = f"a step at most {most:.1%} shorter, by a lower bound; --layers ranges searches them"
+        yield LeftOutValues(FIELD, tuple(f"{what} by range" for what in varies), why)
 
 
 def _searched(space: Space) -> Iterator[SearchedValues]:
@@ -111,9 +129,6 @@ def _left_out(space: Space, setting: Setting) -> Iterator[LeftOutValues]:
     stack, batch = setting.stack, setting.workload.global_batch
     if any(size > MAX_MICRO_BATCH for size in divisors(batch)):
         yield LeftOutValues("micro_batch", (f"above {MAX_MICRO_BATCH}",), "the space is bounded there")
-    yield LeftOutValues(
-        "layers", ("rules that differ between layers",), "only the layers' stages are cut again"
-    )
     if setting.model.architecture.moe is not None:
         yield LeftOutValues("etp", ("beyond a scale-up domain",), "its exchanges would cross the network")
         yield LeftOutValues("expert_order", ("any",), "found for the best plans, where routing was counted")

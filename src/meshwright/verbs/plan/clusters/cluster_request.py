@@ -142,6 +142,8 @@ def _of_one_cluster(question: PlanRequest) -> Iterator[Problem]:
     hint = "without it first, then with it on the cluster of the best plan"
     if question.stages != "balanced":
         yield Problem("stages", question.stages, rule, hint)
+    if question.layers == "ranges":
+        yield Problem("layers", question.layers, rule, hint)
     if question.solving is not None:
         yield Problem("solve", question.solving.seconds, rule, hint)
     for key in question.allow:

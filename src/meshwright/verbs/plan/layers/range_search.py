@@ -19,6 +19,7 @@ from meshwright.cost.closed_form.step_parts import pipeline_lengths, step_total
 from meshwright.cost.memory.memory_breakdown import KEYS, usable_device_bytes, workspace_bytes
 from meshwright.cost.memory.rank_ledgers import rank_ledgers
 from meshwright.errors import PlanError
+from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import short_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
@@ -73,17 +74,34 @@ class RangeSearch:
         return max(0.0, 1 - self.bound_s / self.plans[0].step_s) if self.plans else 0.0
 
 
-def search_ranges(scope: Scope, header: ShortPlan, setting: Setting, known_s: float = inf) -> RangeSearch:
-    """Search plans whose layers differ; those slower than ``known_s`` are not looked for."""
-    pipelines, found, best, searched = (
-        pipeline_strategies(scope, setting),
-        dict[str, RangedPlan](),
-        known_s,
-        0,
-    )
+Pipeline = tuple[int, ...]
+"""Pipeline ranks, stages per rank, and sequences that move together."""
+
+
+def pipeline_of(plans: PlanArrays, row: int) -> Pipeline:
+    """Return the pipeline of one of some plans."""
+    together = plans.dp_replicate * plans.dp_shard * plans.micro_batch
+    return int(plans.pp[row]), int(plans.virtual_stages[row]), int(together[row])
+
+
+def search_ranges(
+    scope: Scope,
+    header: ShortPlan,
+    setting: Setting,
+    known_s: float = inf,
+    near: Sequence[Pipeline] = (),
+) -> RangeSearch:
+    """Search plans whose layers differ; those slower than ``known_s`` are not looked for.
+
+    ``near``: pipelines that are searched first, and whatever their estimates are.
+    """
+    found, best, searched = dict[str, RangedPlan](), known_s, 0
+    every = pipeline_strategies(scope, setting)
+    pipelines = sorted(every, key=lambda one: pipeline_of(one.plans, 0) not in near)
     bounds = [one.bound_s for one in pipelines]
     for index, pipeline in enumerate(pipelines):
-        if searched == MOST_PIPELINES or pipeline.estimate_s >= best * CLOSE:
+        first = pipeline_of(pipeline.plans, 0) in near
+        if searched == MOST_PIPELINES or (pipeline.estimate_s >= best * CLOSE and not first):
             break
         if pipeline.bound_s >= best:
             continue
