@@ -77,7 +77,7 @@ def ranged_answer(
     near = tuple(dict.fromkeys(pipeline_of(found.plans, row) for row in rows))
     best_s = float(found.step_s[found.ranking].min(initial=np.inf))
     search = search_ranges(scope, header, setting, best_s, near)
-    plans = [one for one in search.plans if uses_ranges(one.plan)]
+    plans = [one for one in search.plans if known is None or uses_ranges(one.plan)]
     search = replace(search, plans=tuple(plans))
     gain = 1 - plans[0].step_s / best_s if plans and np.isfinite(best_s) else None
     better = _better(plans, found, known, setting, aim)
@@ -121,6 +121,7 @@ def _proposal(one: RangedPlan, regret: Regret | None, setting: Setting, best_s: 
     else:
         text = "no plan with one layout for all layers fits"
     value = format_layout_ranges(plan) if len(plan.layouts) > 1 else _recomputes(plan, setting)
+    text += "" if plan.pipeline.stages == "balanced" else "; stages of unlike numbers of layers"
     return Proposal(short, found, (Reason(FIELD, value, text),), plan, regret=regret)
 
 
