@@ -228,6 +228,18 @@ def test_two_stacks_vary_layouts_and_recomputation_from_range_to_range():
     assert varies["generic"] == varies["meshwright"] == ("layout", "recompute")
 
 
+def test_megatron_varies_recomputation_by_the_first_layers_of_stages():
+    others = {
+        name
+        for name in stack_names()
+        if load_stack(name).varies_by_layer and not load_stack(name).recomputes_any_layers
+    }
+    assert others == {"megatron-bridge", "megatron-core"}
+    for name in others:
+        stack = load_stack(name)
+        assert (stack.varies_by_layer, stack.recomputed_layers) == (("recompute",), "first")
+
+
 def test_a_range_of_layers_varies_only_what_plans_can_say():
     with pytest.raises(InputError) as caught:
         parse_stack(

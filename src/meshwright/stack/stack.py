@@ -22,6 +22,7 @@ OWN_STACK = "meshwright"
 AttentionKernel = Literal["flash", "flash3", "fused-softmax", "eager"]
 GradientReduction = Literal["reduce-scatter", "all-reduce"]
 LayerChoice = Literal["layout", "recompute"]
+RecomputedLayers = Literal["any", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,9 @@ class Stack:
     varies_by_layer
         what may differ from one range of layers to another: ``layout`` (degrees, context forms, sharding) and
         ``recompute``; what is not named is the same for all layers.
+    recomputed_layers
+        layers that may recompute other things than the rest: ``any``, or ``first``: whole layers, the first n of each
+        stage, with one n for all stages.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
     state_offloads, keeps_offloaded_gradients
@@ -252,6 +256,7 @@ class Stack:
     norm_products: tuple[str, ...] = ()
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     varies_by_layer: tuple[LayerChoice, ...] = ()
+    recomputed_layers: RecomputedLayers = "any"
     offloads_activations: bool = False
     state_offloads: tuple[StateOffload, ...] = ()
     keeps_offloaded_gradients: bool = False
@@ -280,6 +285,17 @@ class Stack:
     def id(self) -> str:
         """``name@release``."""
         return f"{self.name}@{self.release}"
+
+    @property
+    def free_by_layer(self) -> tuple[LayerChoice, ...]:
+        """Return what each layer may have for itself, whatever the others have."""
+        bound = "recompute" if self.recomputed_layers == "first" else ""
+        return tuple(choice for choice in self.varies_by_layer if choice != bound)
+
+    @property
+    def recomputes_any_layers(self) -> bool:
+        """Return whether each layer may recompute something else."""
+        return "recompute" in self.free_by_layer
 
     def cuts_parameters(self, sharding: str) -> bool:
         """Return whether parameters are sharded under a ZeRO name."""

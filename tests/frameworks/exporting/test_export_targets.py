@@ -107,7 +107,7 @@ REFUSED_BY_ALL = {
         "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)
     },
     "layers": lambda plan: {
-        "layers": {"0..3": LayerRule(layout="main", recompute="full"), **plan.layers},
+        "layers": {"4..7": LayerRule(layout="main", recompute="full"), **plan.layers},
     },
     "layers.head.vocabulary": lambda plan: {
         "layers": {**plan.layers, "embed": LayerRule(layout="main", vocabulary=("pp", "tp"))},

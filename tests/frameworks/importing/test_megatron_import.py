@@ -204,8 +204,10 @@ def test_one_connection_is_named_where_it_hurts():
 def test_what_has_no_counterpart_is_said():
     found = facts("--optimizer-cpu-offload", "--recompute-granularity full --recompute-method block",
                   "--recompute-num-layers 4", "--cp-comm-type a2a p2p")  # fmt: skip
-    keys = {unread.key for unread in found.unread}
-    assert keys == {"--recompute-num-layers", "--cp-comm-type"}
+    assert {unread.key for unread in found.unread} == {"--cp-comm-type"}
+    assert (found.value("recompute"), found.value("recomputed_first")) == ("full", 4)
+    groups = facts("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4")
+    assert {unread.key for unread in groups.unread} == {"--recompute-num-layers"}
     assert found.value("offload.optimizer") == 1.0
     shared = facts("--optimizer-cpu-offload", "--optimizer-offload-fraction 0.25")
     assert shared.value("offload.optimizer") == 0.25

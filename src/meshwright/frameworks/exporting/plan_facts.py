@@ -7,7 +7,7 @@ nothing is sharded.
 from typing import Any
 
 from meshwright.frameworks.exporting.uniform_plan import UniformPlan
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, Stage
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, NEXT_WEIGHT, RECOMPUTED_FIRST, Stage
 from meshwright.model.architecture import Architecture
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.stack import Stack, file_fields
@@ -35,6 +35,7 @@ def plan_facts(plan: UniformPlan, arch: Architecture, stack: Stack) -> dict[str,
         "sharding": plan.sharding,
         "gather": plan.long.gather,
         "recompute": plan.recompute,
+        **({} if plan.recomputed_first is None else {RECOMPUTED_FIRST: plan.recomputed_first}),
         "pipeline.schedule": plan.schedule,
         "pipeline.micro_batch": plan.micro_batch,
         "pipeline.virtual_stages": plan.virtual_stages,

@@ -1,4 +1,5 @@
-"""The plans that launchers of other frameworks can say: one layout, one rule for all layers.
+"""The plans that launchers of other frameworks can say: one layout, and one recomputation for all layers or for the
+first n of each stage.
 
 ``read_uniform`` turns a long plan into the few numbers that exporters write. The plan is legal and its target has said
 that it can do it (``frameworks/exporting/target_rules.py``).
@@ -10,12 +11,16 @@ from dataclasses import dataclass
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import ExpertGrid, Layout, LongPlan, States
 from meshwright.plans.forms.short import Recompute, ShardingName
-from meshwright.plans.layers.layer_assignment import StageLayers, layer_rules, stage_layers
+from meshwright.plans.layers.first_recomputed import nearest_first
+from meshwright.plans.layers.layer_assignment import StageLayers, stage_layers
+from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPlan:
     """A plan with one layout. ``order`` leaves out the axes of degree 1.
+
+    ``recompute`` is that of all layers; of the first ``recomputed_first`` of each stage where that is a number.
 
     ``sharding`` is what is left of the plan's name when the sharded axes have one rank: ``none``.
     """
@@ -31,6 +36,7 @@ class UniformPlan:
     order: tuple[str, ...]
     sharding: ShardingName
     recompute: Recompute
+    recomputed_first: int | None
     stages: tuple[StageLayers, ...]
     next_token_layers: int
 
@@ -77,6 +83,8 @@ class UniformPlan:
             degrees |= {"ep": self.experts.ep, "etp": self.experts.etp}
         layout = " ".join(f"{axis}={degree}" for axis, degree in degrees.items())
         recompute = self.recompute if isinstance(self.recompute, str) else "+".join(self.recompute)
+        if self.recomputed_first is not None:
+            recompute += f" of the first {self.recomputed_first} layers of each stage"
         work = self.long.workload
         return (
             f"{_plain(self.long.model)} on {_plain(self.long.cluster)}: {layout} {self.sharding} "
@@ -88,7 +96,9 @@ class UniformPlan:
 def read_uniform(plan: LongPlan, model: ModelGraph) -> UniformPlan:
     """Return what exporters write of ``plan``."""
     layout, pp = next(iter(plan.layouts.values())), plan.pipeline.ranks
-    rules = layer_rules(plan, len(model.layer_blocks))
+    layers, arch = len(model.layer_blocks), model.architecture
+    of_layers, stages = layer_recomputes(plan, layers), stage_layers(plan.pipeline, layers)
+    alike = len(set(of_layers)) == 1
     return UniformPlan(
         long=plan,
         pp=pp,
@@ -97,9 +107,10 @@ def read_uniform(plan: LongPlan, model: ModelGraph) -> UniformPlan:
         sequence_parallel=layout.sequence_parallel and layout.grid.tp > 1,
         order=_used(layout.order, layout.grid.model_dump() | {"pp": pp}),
         sharding=_sharding(plan, layout),
-        recompute=next((rule.recompute for rule in rules.layers if rule), "none"),
-        stages=stage_layers(plan.pipeline, len(model.layer_blocks)),
-        next_token_layers=model.architecture.next_token_layers,
+        recompute=of_layers[0] if alike else "full",
+        recomputed_first=None if alike else nearest_first(of_layers, stages, arch.main_layers),
+        stages=stages,
+        next_token_layers=arch.next_token_layers,
     )
 
 

@@ -12,6 +12,7 @@ below that no short plan has and that ``assemble`` turns into layout and workloa
 ``flush``                 micro-batches after which the pipeline is flushed, where that is not once per step
 ``stages``                ``Stage`` by stage, where the file writes the stages out
 ``layers_per_stage``      layers of one virtual stage, where the file says that in place of their number
+``recomputed_first``      the first layers of each stage, where ``recompute`` is theirs alone
 ``dtypes.gradient`` …     an element type of states; ``16-bit`` is that of the precision
 ``offload.optimizer`` …   a share of states whose home is the host, and of ``parameters``
 ``stack``                 the stack that the file is for, by our name
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple, Protocol
 from meshwright.errors import Problem
 
 NEXT_LAYERS, NEXT_WEIGHT = "next_tokens.layers", "next_tokens.weight"
+RECOMPUTED_FIRST = "recomputed_first"
 
 
 class Fact(NamedTuple):

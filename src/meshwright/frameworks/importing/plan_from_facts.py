@@ -14,6 +14,7 @@ from meshwright.errors import Problem, attempted
 from meshwright.frameworks.importing.explicit_stages import spread_layers, uneven_stages
 from meshwright.frameworks.importing.imported_file import ImportedFile
 from meshwright.frameworks.importing.stack_from_facts import said_types
+from meshwright.frameworks.importing.stage_recompute import with_recomputed_layers
 from meshwright.model.adapter_targets import chosen_targets, own_names, unknown_targets
 from meshwright.model.architecture import Architecture
 from meshwright.model.operators.blocks import build_graph
@@ -72,7 +73,8 @@ def assemble(foreign: ImportedFile, target: Target, arch: Architecture) -> Assem
     draft = attempted(lambda: validated(ShortPlan, _usual(data)), wrong)
     if draft is None or any(problem.severity == "error" for problem in problems):
         return Assembled(None, draft, problems or wrong)
-    return Assembled(uneven_stages(foreign, draft, expand(draft, arch), arch, problems), draft, problems)
+    staged = uneven_stages(foreign, draft, expand(draft, arch), arch, problems)
+    return Assembled(staged and with_recomputed_layers(foreign, staged, arch), draft, problems)
 
 
 def _usual(data: dict[str, Any]) -> dict[str, Any]:

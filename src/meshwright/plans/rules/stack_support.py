@@ -7,12 +7,12 @@ from meshwright.errors import Problem, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.model.transforms.norm_kernels import fused_sets
 from meshwright.plans.forms.short import Recompute
-from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.activation_offload import offloading_by_stack
 from meshwright.plans.rules.adapters import adapters_by_stack
 from meshwright.plans.rules.context_parallel import stack_contexts
 from meshwright.plans.rules.expert_order import expert_order_by_stack
 from meshwright.plans.rules.offload_of_states import states_by_stack
+from meshwright.plans.rules.recompute_by_stack import recomputation_by_layer
 from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
@@ -67,12 +67,6 @@ def _lists_field(case: RuleInput) -> str:
 
 def recomputation(case: RuleInput) -> Iterator[Problem]:
     """Refuse recomputation that the stack does not have."""
-    rules = {key: rule.recompute for key, rule in case.plan.layers.items() if key not in ("embed", "head")}
-    if len(set(rules.values())) > 1 and "recompute" not in case.stack.varies_by_layer:
-        text = format_layer_recomputes(layer_recomputes(case.plan, case.arch.layers))
-        rule = f"{case.stack.id} recomputes all layers alike"
-        hint = f"recompute: full for all of them, or stack: {OWN_STACK}"
-        yield Problem("layers", text, rule, hint)
     for field, recompute in _recomputes(case):
         for name in (recompute,) if isinstance(recompute, str) else recompute:
             if name not in case.stack.recomputes:
@@ -186,6 +180,7 @@ STACK_RULES: tuple[Rule, ...] = (
     stack_axes,
     stack_choices,
     recomputation,
+    recomputation_by_layer,
     sequence_parallelism,
     stack_contexts,
     validation_by_stack,

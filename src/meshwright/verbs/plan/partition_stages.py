@@ -48,7 +48,7 @@ def restage(
 def _recomputes(setting: Setting) -> tuple[Recompute, ...]:
     """Return the recomputations that stages may differ in, the least first; empty if all layers must agree."""
     known = tuple(word for word in RECOMPUTES if word in setting.stack.recomputes)
-    return known if "recompute" in setting.stack.varies_by_layer else ()
+    return known if setting.stack.recomputes_any_layers else ()
 
 
 def recut(short: ShortPlan, setting: Setting, aim: str, recomputes: Sequence[Recompute] = ()) -> Recut | None:

@@ -248,7 +248,7 @@ def _searched(
 def searches_ranges(question: PlanRequest, setting: Setting) -> bool:
     """Return true if plans whose layers differ are searched where no plan with one layout fits."""
     return (
-        question.layers != "uniform" and question.stages == "balanced" and bool(setting.stack.varies_by_layer)
+        question.layers != "uniform" and question.stages == "balanced" and bool(setting.stack.free_by_layer)
     )
 
 
@@ -323,8 +323,8 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
 
 def _range_problems(question: PlanRequest, setting: Setting | None) -> Iterator[Problem]:
     """Yield problems of a search by ranges of layers."""
-    if setting is not None and not setting.stack.varies_by_layer:
-        rule = f"{setting.stack.id} has one layout and one recomputation for all layers"
+    if setting is not None and not setting.stack.free_by_layer:
+        rule = f"with {setting.stack.id} no layer has a layout or a recomputation of its own"
         yield Problem("layers", question.layers, rule, "layers: uniform, or stack: meshwright")
     if question.stages != "balanced":
         rule = "a search by ranges of layers cuts stages itself"

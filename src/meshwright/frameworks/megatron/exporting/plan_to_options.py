@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from meshwright.frameworks.exporting.export_result import Refusal
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Stage
+from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, RECOMPUTED_FIRST, Stage
 from meshwright.frameworks.option_table import Facts
 from meshwright.plans.rules.context_parallel import stack_name
 
@@ -158,11 +158,15 @@ def _times(letter: str, count: int) -> str:
 
 
 def recompute(facts: Facts, name: str) -> Any:
-    """Return one value of recomputation: of whole layers, one by one, or of operators; None where it is off."""
+    """Return one value of recomputation: of whole layers, one by one, or of operators; None where it is off.
+
+    Method ``uniform`` recomputes all layers, ``block`` the first ones of each stage.
+    """
     chosen = facts["recompute"]
     if chosen in ("none", ()):
         return None
-    whole = {"granularity": "full", "method": "uniform", "layers": 1}
+    first = facts.get(RECOMPUTED_FIRST)
+    whole = {"granularity": "full", "method": "block" if first else "uniform", "layers": first or 1}
     modules = ("core_attn",) if chosen == "selective" else tuple(chosen)
     return (whole if chosen == "full" else {"granularity": "selective", "modules": modules}).get(name)
 

@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from meshwright.frameworks.importing.command_line import CommandLine
-from meshwright.frameworks.importing.imported_file import Fact, OutsideFacts, Stage, completed
+from meshwright.frameworks.importing.imported_file import (
+    RECOMPUTED_FIRST,
+    Fact,
+    OutsideFacts,
+    Stage,
+    completed,
+)
 from meshwright.frameworks.megatron import options as names
 from meshwright.frameworks.megatron.exporting.optimizer_options import MOMENTUM, optimizer_facts
 from meshwright.frameworks.megatron.exporting.plan_to_options import (
@@ -171,12 +177,21 @@ def _recompute(line: CommandLine, facts: Facts) -> Facts:
         return {"recompute": Fact("none", f"no {names.GRANULARITY}")}
     said = line.options[names.GRANULARITY if names.GRANULARITY in line else ACTIVATIONS].words
     if granularity == "full":
-        return {"recompute": Fact("full", said)}
+        return {"recompute": Fact("full", said), **_recomputed_first(line)}
     modules = line.options.get(names.MODULES)
     chosen = tuple(m for m in modules.values if m in RECOMPUTES) if modules else ()
     if not chosen or chosen == ("core_attn",):
         return {"recompute": Fact("selective", said)}
     return {"recompute": Fact(chosen, f"{said} {modules.words if modules else ''}")}
+
+
+def _recomputed_first(line: CommandLine) -> Facts:
+    """Return the number of recomputed layers of each stage, where not all are: method ``block``."""
+    name = names.RECOMPUTED_LAYERS
+    if line.get(names.METHOD) != "block" or name not in line:
+        return {}
+    count = 0 if line.get(name) == "0" else line.number(name)
+    return {} if count is None else {RECOMPUTED_FIRST: line.fact(name, count)}
 
 
 def _workload(line: CommandLine, facts: Facts) -> Facts:

@@ -63,13 +63,10 @@ def _values(
 
 
 def _checkpoints(options: Mapping[str, GivenOption]) -> list[UnmappedOption]:
-    """Full recomputation by groups of layers, or of some layers only."""
+    """Full recomputation by groups of layers."""
     method, number = options.get(METHOD), options.get(RECOMPUTED_LAYERS)
     if not method or not number or not number.values:
         return []
-    if method.values[:1] == ("block",):
-        why = "recomputes so many layers of each stage; read as all of them: less memory, a longer step"
-        return [UnmappedOption(number.name, number.values[0], why)]
     if method.values[:1] == ("uniform",) and number.values[0] != "1":
         why = "keeps one input for so many layers; read as one per layer"
         return [UnmappedOption(number.name, number.values[0], why)]

@@ -11,7 +11,13 @@ from typing import Any
 
 from meshwright.errors import nearest
 from meshwright.frameworks.importing.config_values import ConfigValues
-from meshwright.frameworks.importing.imported_file import NEXT_LAYERS, Fact, OutsideFacts, completed
+from meshwright.frameworks.importing.imported_file import (
+    NEXT_LAYERS,
+    RECOMPUTED_FIRST,
+    Fact,
+    OutsideFacts,
+    completed,
+)
 from meshwright.frameworks.megatron.exporting.optimizer_options import MOMENTUM, optimizer_facts
 from meshwright.frameworks.megatron.exporting.plan_to_options import PP_BEFORE_DP_ORDER
 from meshwright.frameworks.megatron.importing.expert_capacity import capacity_facts
@@ -151,11 +157,18 @@ def _recompute(settings: ConfigValues, facts: Facts) -> Facts:
     if granularity not in ("full", "selective"):
         return {"recompute": settings.fact(key, "none")} if key in settings else {}
     if granularity == "full":
-        return {"recompute": settings.fact(key, "full")}
+        return {"recompute": settings.fact(key, "full"), **_recomputed_first(settings)}
     chosen = tuple(name for name in names_of(settings.get(modules)) if name in RECOMPUTES)
     if chosen in ((), ("core_attn",)):
         return {"recompute": settings.fact(key, "selective")}
     return {"recompute": Fact(chosen, f"{settings.words(key)}, {settings.words(modules)}")}
+
+
+def _recomputed_first(settings: ConfigValues) -> Facts:
+    """Return the number of recomputed layers of each stage, where not all are: method ``block``."""
+    block = settings.get(names.METHOD) == "block"
+    count = settings.number(names.RECOMPUTED_LAYERS, least=0) if block else None
+    return {} if count is None else {RECOMPUTED_FIRST: settings.fact(names.RECOMPUTED_LAYERS, count)}
 
 
 def names_of(value: Any) -> tuple[str, ...]:
