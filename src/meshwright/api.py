@@ -207,6 +207,7 @@ def compare(
     constants: "Given | None" = None,
 ) -> dict[str, Any]:
     """Compare two plans line by line, in content and prediction, or a plan with a trace; options as of ``predict``."""
+    from meshwright.explanation.range_comparison import compare_ranges
     from meshwright.present.plan_answers.comparison import compare_reports
     from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
@@ -218,9 +219,10 @@ def compare(
             rule = "is of a whole training, and a trace is of single steps"
             raise InputError(Problem("tokens", tokens, rule, "leave it out, or compare two plan files"))
         return compare_with_trace(load(a, constants=constants), b)
-    plans = (load(path, constants=constants) for path in (a, b))
+    plans = [load(path, constants=constants) for path in (a, b)]
     reports = (predict(p, tokens=tokens, assume=assume, price=price, constants=constants) for p in (a, b))
-    return compare_reports(*zip(plans, reports, strict=True))
+    first, second = zip(plans, reports, strict=True)
+    return compare_reports(first, second, compare_ranges(*plans))
 
 
 def explain(

@@ -4,8 +4,9 @@ import pytest
 from explained_cases import every_case, explained_plain, explained_too_large, in_full, plan
 
 from meshwright.explanation.one_step_alternatives import choices
-from meshwright.explanation.plan_difference import ExplainedPlan, stages_in_words
+from meshwright.explanation.plan_difference import ExplainedPlan
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes, with_layer_recomputes
+from meshwright.plans.layers.uneven_partition import stages_in_words
 from meshwright.plans.resolve import resolve
 from meshwright.units import format_bytes
 from meshwright.verbs.predict.predict_plan import predicted

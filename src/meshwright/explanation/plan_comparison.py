@@ -15,6 +15,7 @@ from meshwright.explanation.cluster_resources import Resource, rates
 from meshwright.explanation.explanation_result import SEARCHED, public_explanation
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference, plan_difference
 from meshwright.explanation.prediction_parts import NAMES, differences
+from meshwright.explanation.range_comparison import compare_ranges
 from meshwright.explanation.sensitivity import seconds_at
 from meshwright.explanation.threshold_search import first_change
 from meshwright.explanation.tipping_points import TippingPoint, ladders, smallest
@@ -26,13 +27,17 @@ NOT_SEARCHED = "null: two plans are compared with --against, and nothing is sear
 
 @dataclass(frozen=True, slots=True)
 class PlanComparison:
-    """Two plans. ``turns`` are changes at which the slower one becomes the quicker."""
+    """Two plans. ``turns`` are changes at which the slower one becomes the quicker.
+
+    ``ranges`` compare them by range of layers, where layers of one of them differ.
+    """
 
     own: CostBreakdown
     other: CostBreakdown
     difference: PlanDifference
     tie: bool
     turns: tuple[TippingPoint, ...]
+    ranges: Mapping[str, Any] | None
 
     @property
     def fits(self) -> bool:
@@ -68,6 +73,7 @@ class PlanComparison:
             "time": self.other.time_json(),
             "memory": self.other.memory_json(),
             "lines": self.lines,
+            "ranges": self.ranges,
             "turns": [one.to_json() for one in self.turns],
         }
         return public_explanation(self.own, self.summary, {}, against, dict.fromkeys(SEARCHED, NOT_SEARCHED))
@@ -91,7 +97,8 @@ def compare_plans(own: Resolved, other: Resolved, where: str) -> PlanComparison:
     found = plan_difference(subjects[0], other, subjects[1].forecast)
     same = own.setting == other.setting
     tie = found.to_json()["tie"] if same else _overlap(ours, theirs)
-    return PlanComparison(ours, theirs, found, tie, tuple(_turns(*subjects)) if same else ())
+    turns = tuple(_turns(*subjects)) if same else ()
+    return PlanComparison(ours, theirs, found, tie, turns, compare_ranges(own, other))
 
 
 def _check_alike(own: Resolved, other: Resolved, where: str) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import has_form
@@ -23,13 +22,14 @@ from meshwright.plans.forms.conversion import expand, short_of_only_layout, shor
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
-from meshwright.plans.layers.layout_by_layer import format_layout_ranges
+from meshwright.plans.layers.layout_by_layer import format_layout_ranges, layers_of_rules
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,
     with_layer_recomputes,
 )
+from meshwright.plans.layers.uneven_partition import stages_in_words
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.setting import Setting
@@ -198,7 +198,7 @@ def in_words(changes: Mapping[str, tuple[Any, Any]]) -> str:
 
 def _choices(plan: LongPlan) -> dict[str, Any]:
     short = short_of_only_layout(plan_of_main_layout(plan))
-    layers = 1 + max(int(key.rpartition("..")[2]) for key in plan.layers if key not in ("embed", "head"))
+    layers = layers_of_rules(plan)
     return {
         "cluster": plan.cluster,
         "stack": plan.stack,
@@ -217,17 +217,3 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "offload": str(plan.offload or Offload()),
         "dtypes": ", ".join(f"{key} {word}" for key, word in plan.written_types.items()) or "the stack's",
     }
-
-
-def stages_in_words(stages: Stages) -> str:
-    """Return the layers of every stage, ``3 4×30 3`` for one of 3, 30 of 4 and one of 3."""
-    if isinstance(stages, str):
-        return stages
-    runs = [(count, len(list(run))) for count, run in groupby(map(_layers_of, stages))]
-    return " ".join(f"{count}×{times}" if times > 1 else str(count) for count, times in runs)
-
-
-def _layers_of(keys: Sequence[str]) -> int:
-    """Layers of a stage that is written out: ``0..7`` are 8, ``5`` is one."""
-    ends = [key.split("..") for key in keys if key[0].isdecimal()]
-    return sum(int(range_[-1]) - int(range_[0]) + 1 for range_ in ends)

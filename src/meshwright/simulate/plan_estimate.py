@@ -28,12 +28,18 @@ from meshwright.simulate.simulation_result import Simulation
 from meshwright.simulate.simulator import simulate
 
 
-def lower_and_simulate(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
-    """Lower a plan, hold the Program against its laws and play it."""
+def lowered(plan: LongPlan, setting: Setting) -> Program:
+    """Lower a plan, an automatic schedule with the times of its stages."""
     nouns = setting.model, setting.cluster, setting.workload, setting.stack
     program = lower(plan, *nouns)
     if plan.choice.automatic:
         program = lower(plan, *nouns, stage_times(program, program_prices(program, setting)))
+    return program
+
+
+def lower_and_simulate(plan: LongPlan, setting: Setting) -> tuple[Program, Simulation]:
+    """Lower a plan, hold the Program against its laws and play it."""
+    program = lowered(plan, setting)
     problems = validate(program, setting.model)
     assert not problems, "a legal plan was lowered to a Program that breaks a law: " + str(problems[0])
     return program, simulate(program, program_prices(program, setting))

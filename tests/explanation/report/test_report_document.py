@@ -99,7 +99,7 @@ def test_a_plan_that_does_not_fit_has_its_report(files):
 
 def test_a_plan_in_long_form_has_its_report():
     found = report_document(unsearched(in_full()), silent)
-    assert "long form" in found["sentence"]
+    assert "with pp2 tp2 dp_shard2, 1f1b" in found["sentence"]
     assert found["layout"]["devices"] == 8
 
 

@@ -1,5 +1,9 @@
 """Find the layout of each block of a model in a plan's rules, and format layouts as text."""
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.layers.layer_assignment import layer_rules
 from meshwright.plans.layers.plan_of_layout import plan_of_layout
@@ -28,7 +32,45 @@ def format_layouts(plan: LongPlan) -> str:
 
 def format_layout_ranges(plan: LongPlan) -> str:
     """Return the layouts of ranges in a line: ``dp_shard 4 tp 2 zero1 in embed 0..19, dp_shard 8 in 20..31 head``."""
+    places = _places_of_layouts(plan).items()
+    return ", ".join(f"{format_layout(plan, name)} in {' '.join(keys)}" for name, keys in places)
+
+
+def format_named_layouts(plan: LongPlan) -> str:
+    """Return the layouts by name: ``2 layouts: a dp_shard 4 tp 2 (embed, layers 0..19), b dp_shard 8 (head)``."""
+    texts = []
+    for name, keys in _places_of_layouts(plan).items():
+        layers = " ".join(key for key in keys if key not in ("embed", "head"))
+        where = (
+            ["embed"] * ("embed" in keys) + [f"layers {layers}"] * bool(layers) + ["head"] * ("head" in keys)
+        )
+        texts.append(f"{name} {format_layout(plan, name)} ({', '.join(where)})")
+    return f"{len(texts)} layouts: {', '.join(texts)}"
+
+
+def layers_of_rules(plan: LongPlan) -> int:
+    """Return the number of layers that a plan's rules reach to, which is the model's for a legal plan."""
+    ends = [key.rpartition("..")[2] for key in plan.layers if key not in ("embed", "head")]
+    return 1 + max(map(int, ends))
+
+
+def block_ranges(of_blocks: Sequence[Any]) -> Iterator[tuple[str, range]]:
+    """Yield the runs of equal layers, as ``embed``, ``0..19``, ``20`` and ``head``, with their places.
+
+    ``of_blocks`` has a value of the embedding, of each layer, and of the head, at places 0, 1 and so on.
+    """
+    last = len(of_blocks) - 1
+    yield "embed", range(1)
+    for _, run in groupby(range(1, last), key=of_blocks.__getitem__):
+        first, *rest = run
+        end = rest[-1] if rest else first
+        yield (f"{first - 1}..{end - 1}" if rest else str(first - 1)), range(first, end + 1)
+    yield "head", range(last, last + 1)
+
+
+def _places_of_layouts(plan: LongPlan) -> dict[str, list[str]]:
+    names = layouts_by_block(plan, layers_of_rules(plan))
     places: dict[str, list[str]] = {}
-    for key, rule in plan.layers.items():
-        places.setdefault(rule.layout, []).append(key)
-    return ", ".join(f"{format_layout(plan, name)} in {' '.join(keys)}" for name, keys in places.items())
+    for key, run in block_ranges(names):
+        places.setdefault(names[run[0]], []).append(key)
+    return places

@@ -5,9 +5,11 @@ few FLOPs as it can (the "redis" baseline of Yeung et al., arXiv 2411.05288, sec
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from meshwright.model.graph import ModelGraph, attended_positions
 from meshwright.model.operators.operator_types import Attention
+from meshwright.plans.forms.long import Stages
 from meshwright.plans.layers.layer_assignment import balanced_counts
 
 
@@ -55,3 +57,17 @@ def written_stages(counts: Sequence[int]) -> tuple[tuple[str, ...], ...]:
         result.append((*keys, *(["head"] if stage == len(counts) - 1 else [])))
         first += count
     return tuple(result)
+
+
+def stages_in_words(stages: Stages) -> str:
+    """Return the layers of every stage, ``3 4×30 3`` for one of 3, 30 of 4 and one of 3."""
+    if isinstance(stages, str):
+        return stages
+    runs = [(count, len(list(run))) for count, run in groupby(map(_layers_of, stages))]
+    return " ".join(f"{count}×{times}" if times > 1 else str(count) for count, times in runs)
+
+
+def _layers_of(keys: Sequence[str]) -> int:
+    """Layers of a stage that is written out: ``0..7`` are 8, ``5`` is one."""
+    ends = [key.split("..") for key in keys if key[0].isdecimal()]
+    return sum(int(range_[-1]) - int(range_[0]) + 1 for range_ in ends)

@@ -1,12 +1,13 @@
 """Compare two plans: the choices in which they differ, then the predictions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.markup import escape
 
 from meshwright.plans.resolve import Resolved
 from meshwright.present.console import console, plain_table
+from meshwright.present.plan_answers.layer_ranges import render_ranges
 from meshwright.result import Report
 from meshwright.units import format_bytes, format_seconds
 
@@ -24,10 +25,10 @@ NOTHING = 1e-9
 Side = tuple[Resolved, Report]
 
 
-def compare_reports(a: Side, b: Side) -> dict[str, Any]:
-    """Return ``{"rows": [{quantity, a, b, unit}]}``: choices that differ, then predicted numbers.
+def compare_reports(a: Side, b: Side, ranges: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``{"rows": [{quantity, a, b, unit}], "ranges": …}``: choices that differ, then predicted numbers.
 
-    With constants that the user gave, ``origin`` says so.
+    ``ranges`` compare them by range of layers. With constants that the user gave, ``origin`` says so.
     """
     choices = [
         {"quantity": name, "a": left, "b": right, "unit": "choice"}
@@ -35,18 +36,20 @@ def compare_reports(a: Side, b: Side) -> dict[str, Any]:
     ]
     given = dict.fromkeys(side[0].setting.given.text for side in (a, b) if side[0].setting.given)
     origin = {"origin": {"constants": " | ".join(given)}} if given else {}
-    return {"rows": choices + list(_numbers(a[1], b[1])), **origin}
+    return {"rows": choices + list(_numbers(a[1], b[1])), "ranges": ranges, **origin}
 
 
 def render_comparison(data: dict[str, Any], a: str, b: str) -> None:
     """Print a comparison in its JSON form."""
     out = console()
-    table = plain_table("quantity", escape(a), escape(b), "b/a")
+    sides = escape(a), escape(b)
+    table = plain_table("quantity", *sides, "b/a", wrapped=sides)
     for row in data["rows"]:
         table.add_row(
             escape(row["quantity"]), *(_shown(row[side], row["unit"]) for side in ("a", "b")), _ratio(row)
         )
     out.print(table)
+    render_ranges(out, data.get("ranges"), a, b)
     if "origin" in data:
         out.print(escape(f"\nConstants {data['origin']['constants']}"))
     if "largest" in data:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table
+from meshwright.present.plan_answers.layer_ranges import render_ranges
 from meshwright.units import format_seconds
 
 SCHEDULES = 8
@@ -96,4 +97,5 @@ def _print_against(out: Console, data: dict[str, Any], plan: str, other: str) ->
     changes = [f"{name}: {a} → {b}" for name, (a, b) in data["changes"].items()]
     _list(out, f"Choices: {plan} → {other}", changes)
     _list(out, "Time and memory by part, the largest difference first (predicted)", data["lines"])
+    render_ranges(out, data["ranges"], plan, other)
     _list(out, "Where the order turns", [one["text"] for one in data["turns"]])

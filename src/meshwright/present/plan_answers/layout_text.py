@@ -4,25 +4,48 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.plans.context_parallel import Context
+from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule
+from meshwright.plans.layers.layout_by_layer import format_named_layouts, layers_of_rules
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
+from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
+from meshwright.plans.layers.uneven_partition import stages_in_words
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
 
 
 def plan_words(plan: Mapping[str, Any]) -> str:
-    """Return the choices of a plan in its short form in a few words; of a plan in long form only that it is one."""
-    if "layout" not in plan:
-        return "a plan in long form"
-    pipeline = plan["pipeline"]
-    return ", ".join(
-        [
-            layout_words(plan["layout"]),
-            pipeline_words(pipeline),
-            f"micro-batch {pipeline['micro_batch']}",
-            plan["sharding"],
-            f"recompute {recompute_words({'plan': plan})}",
+    """Return the choices of a plan in a few words; of one in long form also its layouts, and what differs by layer."""
+    if "layout" in plan:
+        return ", ".join(_choices(plan, recompute_words({"plan": plan})))
+    long = LongPlan.model_validate(plan, strict=False)
+    recompute = format_layer_recomputes(layer_recomputes(long, layers_of_rules(long)))
+    choices = _choices(short_of_only_layout(plan_of_main_layout(long)).to_data(), recompute)
+    if len(long.layouts) > 1:
+        ranks = [f"pp{long.pipeline.ranks}"] if long.pipeline.ranks > 1 else []
+        _, schedule, _, _, again = choices
+        choices = [
+            format_named_layouts(long),
+            *ranks,
+            schedule,
+            f"micro-batch {long.pipeline.micro_batch}",
+            again,
         ]
-    )
+    stages = long.pipeline.stages
+    return ", ".join([*choices, *([] if stages == "balanced" else [f"stages {stages_in_words(stages)}"])])
+
+
+def _choices(plan: Mapping[str, Any], recompute: str) -> list[str]:
+    """Return degrees, schedule, micro-batch, sharding and recomputation of a plan in its short form."""
+    pipeline = plan["pipeline"]
+    return [
+        layout_words(plan["layout"]),
+        pipeline_words(pipeline),
+        f"micro-batch {pipeline['micro_batch']}",
+        plan["sharding"],
+        f"recompute {recompute}",
+    ]
 
 
 def recompute_words(proposal: dict[str, Any]) -> str:
