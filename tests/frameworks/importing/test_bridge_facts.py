@@ -310,6 +310,19 @@ def test_recipes_become_plans_on_as_many_devices_as_they_name():
     assert all(field.startswith("model.") for fields in wrong.values() for field in fields)
 
 
+def test_a_recipe_that_runs_the_first_layers_again_is_a_plan_with_ranges():
+    foreign = import_bridge("run_recipe.py --recipe llama3_8b_pretrain_8gpu_h100_fp8cs_config")
+    assert (foreign.value("recompute"), foreign.value("recomputed_first")) == ("full", 5)
+    plan, problems = planned(foreign, foreign.value("model"), 8)
+    assert not problems
+    assert {key: rule.recompute for key, rule in plan.layers.items()} == {
+        "embed": "none",
+        "0..4": "full",
+        "5..31": "none",
+        "head": "none",
+    }
+
+
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", range(4))
 def test_every_row_of_the_table_is_read_without_a_word_about_its_name(first):

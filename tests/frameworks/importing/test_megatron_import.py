@@ -209,6 +209,8 @@ def test_what_has_no_counterpart_is_said():
     groups = facts("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4")
     assert {unread.key for unread in groups.unread} == {"--recompute-num-layers"}
     assert found.value("offload.optimizer") == 1.0
+    words = "--recompute-granularity full --recompute-method block --recompute-num-layers many"
+    assert [problem.field for problem in facts(words).problems] == ["--recompute-num-layers"]
     shared = facts("--optimizer-cpu-offload", "--optimizer-offload-fraction 0.25")
     assert shared.value("offload.optimizer") == 0.25
 
