@@ -238,6 +238,8 @@ def test_megatron_varies_recomputation_by_the_first_layers_of_stages():
     for name in others:
         stack = load_stack(name)
         assert (stack.varies_by_layer, stack.recomputed_layers) == (("recompute",), "first")
+        assert stack.free_by_layer == ()
+    assert load_stack("generic").free_by_layer == ("layout", "recompute")
 
 
 def test_a_range_of_layers_varies_only_what_plans_can_say():
