@@ -41,7 +41,7 @@ NOTABLE = 0.03
 
 @dataclass(frozen=True)
 class Compared:
-    """The answer to a question by ranges, that with one layout, and CPU seconds of both searches together and of one."""
+    """The answers to a question by ranges and with one layout, with the CPU seconds of each."""
 
     question: tuple[str, str, int, int]
     by_ranges: PlanAnswer
@@ -111,8 +111,8 @@ def details(one: Compared) -> str:
     rest = f"{uniform.sharding}, recompute {format_layer_recomputes((uniform.recompute,))}"
     most = max(parts, key=lambda name: parts[name] if name != "compute" else 0.0)
     return (
-        f"- **{model} on {cluster}** ({one.gain:+.1%}): {words_of(plan, setting_layers(one))}. One layout: {described}, "
-        f"{rest}, {uniform.pipeline.choice} ×{uniform.pipeline.virtual_stages}; besides compute its largest part is "
+        f"- **{model} on {cluster}** ({one.gain:+.1%}): {words_of(plan, setting_layers(one))}. "
+        f"One layout: {described}, {rest}, {uniform.pipeline.choice} ×{uniform.pipeline.virtual_stages}; besides compute its largest part is "
         f"{most}, {parts[most] / sum(parts.values()):.1%}.\n"
     )
 
@@ -138,8 +138,8 @@ layout for all layers, once by ranges. All times are predicted by closed forms, 
 
 "gain": by which part of its step the best plan by ranges is quicker than the best one with one layout. "gap": the part
 of its step by which another plan by ranges could be quicker still, by a lower bound of the costs of single blocks.
-"pipelines": those that were searched, of all (pipeline ranks, stages per rank, sequences that move together). Plans with
-one layout may have activations on the hosts, which plans by ranges are not searched with.
+"pipelines": those that were searched, of all (pipeline ranks, stages per rank, sequences that move together).
+Plans with one layout may have activations on the hosts, which plans by ranges are not searched with.
 
 | question | one layout | by ranges | gain | gap | pipelines | CPU s |
 |---|--:|--:|--:|--:|--:|--:|

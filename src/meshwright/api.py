@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.measure import Measured, Progress
     from meshwright.verbs.plan.clusters.choose_cluster import Choice
     from meshwright.verbs.plan.clusters.choose_model import ModelChoice
-    from meshwright.verbs.plan.layers.ranged_proposals import Layers
+    from meshwright.verbs.plan.layers.range_answer import Layers
     from meshwright.verbs.plan.recommendation import Recommend
     from meshwright.verbs.plan.solver_schedules import SolverOptions
     from meshwright.verbs.probe.probe_jobs import Probes

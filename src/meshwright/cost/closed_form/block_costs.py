@@ -119,7 +119,7 @@ def _optimizer(group: PlanGroup) -> Floats:
 
 
 def _states(group: PlanGroup) -> list[Floats]:
-    """Bytes of states of every block, those that are whole all along included."""
+    """Bytes of states of every block, with states that are whole during the entire step."""
     (part,), stack = group.parts, group.setting.stack
     found = [np.zeros(len(group.plans)) for _ in group.setting.model.blocks]
     for kind in STATE_KINDS:

@@ -132,7 +132,7 @@ class ExchangedStates(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """When states are gathered and reduced."""
+        """The timing of state exchanges."""
 
 
 def gathers_stages(part: ExchangedStates) -> bool:

@@ -32,7 +32,7 @@ from meshwright.verbs.plan.adapter_exports import with_export_remark
 from meshwright.verbs.plan.constraints import parse_forbid, parse_keep
 from meshwright.verbs.plan.expert_placement import with_expert_orders
 from meshwright.verbs.plan.host_state_search import search_with_states_on_hosts
-from meshwright.verbs.plan.layers.ranged_proposals import LAYERS, Layers, RangeAnswer, by_range, ranged_answer
+from meshwright.verbs.plan.layers.range_answer import LAYERS, Layers, RangeAnswer, by_range, ranged_answer
 from meshwright.verbs.plan.least_memory import memory_summary
 from meshwright.verbs.plan.node_placement import spare_plans, with_node_orders
 from meshwright.verbs.plan.proposal import Proposal, network_advised, proposed, with_node_remark

@@ -28,7 +28,7 @@ from meshwright.plans.layers.layer_assignment import balanced_counts
 from meshwright.plans.resolve import resolve_with
 from meshwright.plans.setting import Setting
 from meshwright.search.layers.chain_labels import ChainLabels, LayerCosts
-from meshwright.search.layers.stage_cut import StageAssignment, assigned_chunks, assigned_stages
+from meshwright.search.layers.stage_partition import StageAssignment, assigned_chunks, assigned_stages
 from meshwright.verbs.plan.layers.long_plans import long_plan_of
 from meshwright.verbs.plan.layers.pipeline_strategies import (
     PipelineStrategies,

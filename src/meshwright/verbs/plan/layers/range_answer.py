@@ -69,7 +69,7 @@ def ranged_answer(
     scope: Scope,
     aim: Recommend,
 ) -> RangeAnswer:
-    """Search plans whose layers differ, and propose those that are better than the plans ``found``.
+    """Search plans by ranges of layers, and propose the ones better than the plans ``found``.
 
     Better is a p80 regret that is less by one point (``CLOSE``), or a shorter step where the fastest are recommended.
     """
