@@ -36,6 +36,17 @@ layers: {{embed: {{layout: a}}, 0..19: {{layout: a}}, 20..31: {{layout: b, recom
 {PIPELINE.format(placement=[0, 1], schedule="1f1b")}
 """,
     ),
+    "uneven shares of the batch": (
+        16,
+        f"""
+model: llama-3.1-8b
+layouts:
+  a: {{grid: {{dp_shard: 4, tp: 2}}, {AXES}, sequence_parallel: true, batch_share: [1, 3, 2, 2], states: {CUT}}}
+  b: {{grid: {{dp_shard: 8}}, {AXES}, states: {CUT_ALL}, gather: per-layer}}
+layers: {{embed: {{layout: a}}, 0..19: {{layout: a}}, 20..31: {{layout: b}}, head: {{layout: b}}}}
+{PIPELINE.format(placement=[0, 1], schedule="1f1b")}
+""",
+    ),
     "three layouts on one stage": (
         32,
         f"""

@@ -166,10 +166,10 @@ def test_a_feature_of_a_small_plan_is_there(plans):
 
 def test_micro_batches_are_enough_for_the_schedule_and_no_more_than_the_plan_has(plans):
     for resolved in plans:
-        most = micro_batches(short_of_only_layout(resolved.long))
+        most = micro_batches(short_of_only_layout(resolved.long), resolved.long)
         for small in small_plans(resolved.long, resolved.setting.model, 8).plans:
             short = short_of_only_layout(small.long)
-            count = micro_batches(short)
+            count = micro_batches(short, small.long)
             assert 1 <= count <= min(most, 2 * short.layout.pp)
             assert count == min(most, 2 * short.layout.pp) or count % short.layout.pp == 0
 

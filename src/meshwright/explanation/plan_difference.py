@@ -22,7 +22,7 @@ from meshwright.plans.forms.conversion import expand, short_of_only_layout, shor
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
-from meshwright.plans.layers.layout_by_layer import format_layout_ranges, layers_of_rules
+from meshwright.plans.layers.layout_by_layer import format_batch_share, format_layout_ranges, layers_of_rules
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
@@ -207,6 +207,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "context": str(short.layout.context_in_full if short.layout.cp > 1 else USUAL_CONTEXT),
         "rank_order": " ".join(short.layout.rank_order),
         "micro_batch": short.pipeline.micro_batch,
+        "batch_share": _shares_in_words(plan),
         "schedule": str(short.pipeline.choice),
         "virtual_stages": short.pipeline.virtual_stages,
         "stages": stages_in_words(plan.pipeline.stages),
@@ -217,3 +218,9 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "offload": str(plan.offload or Offload()),
         "dtypes": ", ".join(f"{key} {word}" for key, word in plan.written_types.items()) or "the stack's",
     }
+
+
+def _shares_in_words(plan: LongPlan) -> str:
+    """Return the sequences of each replica of a plan with one layout; those of several are in ``layouts``."""
+    layout = next(iter(plan.layouts.values()))
+    return (len(plan.layouts) == 1 and format_batch_share(layout).strip()) or "even"

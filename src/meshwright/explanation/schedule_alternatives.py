@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.explanation.one_step_alternatives import kept_stages, tried
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference
+from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.nearby.one_choice_changes import schedule_steps
 from meshwright.units import format_bytes, format_seconds
@@ -78,12 +79,10 @@ def schedule_alternatives(subject: ExplainedPlan) -> ScheduleAlternatives:
     others, refused = _others(subject) if subject.short else ([], [])
     choice = subject.header.pipeline.choice
     long, forecast = subject.resolved.long, subject.forecast
-    grid = next(iter(long.layouts.values())).grid
-    together = grid.dp_replicate * grid.dp_shard * long.pipeline.micro_batch
     return ScheduleAlternatives(
         choice=choice,
         ranks=long.pipeline.ranks,
-        micro_batches=subject.setting.workload.computed_sequences // together,
+        micro_batches=subject.setting.workload.computed_sequences // sequences_together(long),
         bubble_s=forecast.parts["bubble"],
         step_s=forecast.step_s,
         activations_bytes=forecast.ledger["activations"],

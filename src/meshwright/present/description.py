@@ -12,7 +12,7 @@ from meshwright.present.cluster_description import print_links, print_pools, pri
 from meshwright.present.console import WIDTH_OF_FILES, console
 from meshwright.present.description_values import print_rows, value_text
 from meshwright.present.model_description import chain_text, print_blocks
-from meshwright.present.plan_answers.layout_text import meshes_text
+from meshwright.present.plan_answers.layout_text import meshes_text, sequences_text
 from meshwright.units import format_bytes
 
 TABLES: Mapping[tuple[str, str], Callable[[Console, Any], None]] = {
@@ -63,7 +63,7 @@ def _part_lines(data: dict[str, Any]) -> list[str]:
     lines = ["parts:"]
     for part in data["parts"]:
         ranks = f"{part['first_rank']}..{part['first_rank'] + part['ranks'] - 1}"
-        sequences = part["sequences_per_replica"]
+        sequences = sequences_text(part)
         lines.append(
             f"  {part['layout']} on pipeline rank {part['pipeline_rank']}, ranks {ranks}: {part['blocks']}: "
             f"{meshes_text(part)}, {part['sharding']}, sequences of a replica in a micro-batch: {sequences}"

@@ -30,6 +30,7 @@ def describe_parts(program: Program) -> list[Row]:
                     "ranks": len(ranks),
                     **_meshes(part),
                     "sequences_per_replica": part.shape.micro_batch,
+                    "batch_share": list(part.batch_share) or None,
                     "sharding": part.sharding,
                 }
             )

@@ -66,7 +66,9 @@ class Program:
 
     ``hidden`` is the width of activations between blocks, ``table_shape`` that of the token table: (rows, width).
     ``parts`` spread the ranks, a part for each layout; ``stages`` hold blocks; ``states`` is the state table;
-    ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass;
+    ``block_items`` maps (block, pass) to what one layer does, ``bodies`` (stage, pass) to the layers of a pass; where
+    replicas have unlike numbers of sequences, ``block_items`` are those of the most, and ``smaller_items`` maps (block,
+    pass, sequences) to those of fewer;
     ``collectives`` maps (stage or None, kind) to what GATHER, REDUCE, REDUCE_MIRRORED, REDUCE_TIED, NORM and STEP
     exchange; a STEP of Muon has it by stage, of the first of the ranks that share a stage's states
     (``program/model_states/matrix_exchanges.py``).
@@ -112,6 +114,7 @@ class Program:
     changed_types: Mapping[str, str] = field(default_factory=dict)
     host_states: HostStates | None = None
     state_copies: Mapping[tuple[int, Kind], PassCopies] = field(default_factory=dict)
+    smaller_items: Mapping[tuple[int, PassKind, int], tuple[Item, ...]] = field(default_factory=dict)
 
     @property
     def sections(self) -> tuple[Stage, ...]:
@@ -214,11 +217,16 @@ class Program:
         return digest.hexdigest()[:16]
 
 
+def rank_items(program: Program, rank: int, block: int, kind: PassKind) -> tuple[Item, ...]:
+    """Return what a rank does in a pass over a block."""
+    first, stop = program.parts.of(block).sequences_of(rank)
+    return program.smaller_items.get((block, kind, stop - first), program.block_items[block, kind])
+
+
 def sequences_of_step(program: Program) -> int:
     """Sequences of a step, each counted once."""
     part = program.parts[0]
-    together = part.replicas * program.micro_batches * int(part.shape.micro_batch)
-    return together // program.stack.optimizer.passes_of_a_sequence
+    return part.sequences_together * program.micro_batches // program.stack.optimizer.passes_of_a_sequence
 
 
 def earlier_parameter_bytes(program: Program, rank: int) -> int:
@@ -295,6 +303,8 @@ def _identity(program: Program) -> Iterator[object]:
         yield [(key, float(c.out_bytes), float(c.back_bytes)) for key, c in program.state_copies.items()]
     if any(part.expert_orders):
         yield part.expert_orders
+    if any(of.batch_share for of in program.parts):
+        yield [of.batch_share for of in program.parts]
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:
@@ -302,12 +312,16 @@ def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object
     return key, [(c.kind, c.axes, float(c.logical_bytes), c.phase) for c in collectives]
 
 
-def message_bytes(program: Program, send: Action) -> int:
-    """Bytes of one rank's message to another pipeline rank; where layouts change, of all ranks' messages together."""
+def message_bytes(program: Program, send: Action, rank: int | None = None) -> int:
+    """Bytes of one rank's message to another pipeline rank; where layouts change, of all ranks' messages together.
+
+    None: the rank with the largest message.
+    """
     reshard = message_reshard(program, send)
     if reshard is not None:
         return reshard.moved("F" if send.kind.endswith("_F") else "B").total
-    return program.parts[message_part(program, send)].message_bytes
+    part = program.parts[message_part(program, send)]
+    return part.message_bytes if rank is None else part.message_bytes_of(rank)
 
 
 def message_part(program: Program, message: Action) -> int:

@@ -6,7 +6,7 @@ are a pipeline rank.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.program.layouts.rank_mesh import RankGrid, grid_with
 from meshwright.program.local_shape import LocalShape, Mode
@@ -21,6 +21,9 @@ class Part:
     are those of one rank's pipeline message between two of its blocks. Ranks fill the
     nodes in ``node_order``; None: as the cluster has them. Ranks of ep hold a layer's experts in the order that
     ``expert_orders`` has for it; None, or nothing: as the model has them.
+
+    ``batch_share`` has each replica's sequences of a micro-batch, dp_replicate outermost; empty: all have those of the
+    shape. Otherwise the shape and ``message_bytes`` are those of the replica with most.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Part:
     message_bytes: int = 0
     node_order: tuple[int, ...] | None = None
     expert_orders: tuple[tuple[int, ...] | None, ...] = ()
+    batch_share: tuple[int, ...] = ()
 
     def mesh_with(self, axes: tuple[str, ...]) -> RankGrid:
         """Return the mesh that has all of ``axes``."""
@@ -41,6 +45,32 @@ class Part:
     def replicas(self) -> int:
         """Number of data-parallel replicas."""
         return self.grid.size(("dp_replicate", "dp_shard"))
+
+    @property
+    def sequences_together(self) -> int:
+        """Sequences of all replicas in a micro-batch."""
+        return sum(self.batch_share) or self.replicas * int(self.shape.micro_batch)
+
+    def sequences_of(self, rank: int) -> tuple[int, int]:
+        """Return a rank's range of the sequences of a micro-batch: its first, and the end."""
+        place = self.grid.coordinates(rank)
+        replica = place["dp_replicate"] * self.grid.sizes["dp_shard"] + place["dp_shard"]
+        if not self.batch_share:
+            size = int(self.shape.micro_batch)
+            return replica * size, (replica + 1) * size
+        return sum(self.batch_share[:replica]), sum(self.batch_share[: replica + 1])
+
+    def shape_of(self, rank: int) -> LocalShape:
+        """Return the local shape of a rank: with the sequences of its own replica."""
+        if not self.batch_share:
+            return self.shape
+        first, stop = self.sequences_of(rank)
+        return replace(self.shape, micro_batch=stop - first)
+
+    def message_bytes_of(self, rank: int) -> int:
+        """Return the bytes of a rank's pipeline message, which has its own sequences."""
+        first, stop = self.sequences_of(rank)
+        return self.message_bytes * (stop - first) // int(self.shape.micro_batch)
 
     def expert_order(self, layer: int | None) -> tuple[int, ...] | None:
         """Return the experts of a layer as ranks of ep hold them; None: the model's order."""
@@ -82,6 +112,14 @@ class ProgramParts:
         for block in blocks:
             found.setdefault(self.of_blocks[block], []).append(block)
         return found
+
+    def local_shapes(self) -> list[tuple[LocalShape, ...]]:
+        """Return the local shapes that a rank has, one in each part: those of every rank that has others."""
+        if not any(part.batch_share for part in self):
+            return [tuple(part.shape for part in self)]
+        ranks = self.members(0)
+        counts = {tuple(part.sequences_of(rank) for part in self): rank for rank in ranks}
+        return [tuple(part.shape_of(rank) for part in self) for rank in counts.values()]
 
     @property
     def by_unit(self) -> bool:

@@ -78,7 +78,8 @@ def _period(source: Part, target: Part, domain: int) -> int | None:
     inner = []
     for part in (source, target):
         order = part.grid.order
-        if set(order[:2]) != {"tp", "cp"} or order[2:] != ("dp_shard", "dp_replicate", "pp"):
+        usual = set(order[:2]) == {"tp", "cp"} and order[2:] == ("dp_shard", "dp_replicate", "pp")
+        if not usual or part.batch_share:
             return None
         inner.append(part.grid.size(("tp", "cp")))
     period, ranks = lcm(*inner, domain), source.grid.ranks // source.grid.sizes["pp"]

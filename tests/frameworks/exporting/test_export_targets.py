@@ -14,6 +14,7 @@ from meshwright.frameworks.export_targets import TARGETS
 from meshwright.frameworks.option_names import option_names
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import DeviceGroup, LayerRule, LongPlan, Schedule, Synchronisation
+from meshwright.plans.layers.plan_of_layout import replicas
 
 WITHOUT_STACK = ("accelerate",)
 """Targets that launch whatever a script does: no stack is theirs."""
@@ -84,6 +85,12 @@ def long_form(plan: LongPlan, **changes: object) -> LongPlan:
     return plan.model_copy(update=changes)
 
 
+def uneven(plan: LongPlan) -> tuple[int, ...]:
+    """Return shares of the batch of which two are unlike."""
+    count = replicas(plan.layouts["main"])
+    return (1, 3, *(2,) * (count - 2))
+
+
 REFUSED_BY_ALL = {
     "layouts": lambda plan: {
         "layouts": {**plan.layouts, "second": plan.layouts["main"]},
@@ -91,7 +98,7 @@ REFUSED_BY_ALL = {
     },
     "groups.all.devices": lambda plan: {"groups": {"all": DeviceGroup(devices="h100[0:8]")}},
     "layouts.main.batch_share": lambda plan: {
-        "layouts": {"main": plan.layouts["main"].model_copy(update={"batch_share": (2, 1)})}
+        "layouts": {"main": plan.layouts["main"].model_copy(update={"batch_share": uneven(plan)})}
     },
     "pipeline.schedule.memory_limit": lambda plan: {
         "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", memory_limit=1.0)})

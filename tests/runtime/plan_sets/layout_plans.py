@@ -5,9 +5,9 @@ A layout fills a pipeline rank of two or four ranks. Every two levels of differe
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, product, zip_longest
 
 from covering_plans import DEFAULT_ORDER, OPTIONS, OWN_STACK, SEQ_LEN, Proven
 
@@ -43,6 +43,11 @@ class Ranged:
     micro_batch: int = 1
     stages: tuple[int, ...] | None = None
     seq_len: int = SEQ_LEN
+    batch_shares: tuple[tuple[int, ...] | None, ...] = ()
+
+    def with_shares(self, *shares: tuple[int, ...] | None) -> "Ranged":
+        """Return the plan with shares of the batch for its layouts."""
+        return replace(self, batch_shares=shares)
 
     @property
     def ranks(self) -> int:
@@ -61,6 +66,12 @@ class Ranged:
         every = [dict(layout) for _, layout in self.layouts]
         return max(of.get("dp_replicate", 1) * of.get("dp_shard", 1) for of in every)
 
+    @property
+    def together(self) -> int:
+        """Sequences that move together."""
+        shares = [share for share in self.batch_shares if share]
+        return sum(shares[0]) if shares else self.replicas * self.micro_batch
+
     def data(self, experts: bool) -> dict:
         """Return the long form."""
         kind = Proven(self.model, schedule=self.schedule)
@@ -77,9 +88,12 @@ class Ranged:
             "stack": OWN_STACK,
             "workload": {
                 "seq_len": self.seq_len,
-                "global_batch": self.replicas * self.micro_batch * self.micro_batches,
+                "global_batch": self.together * self.micro_batches,
             },
-            "layouts": {name: _layout(dict(keys), experts) for name, keys in self.layouts},
+            "layouts": {
+                name: _layout(dict(keys), experts) | {"batch_share": share}
+                for (name, keys), share in zip_longest(self.layouts, self.batch_shares[: len(self.layouts)])
+            },
             "layers": layers,
             "pipeline": {
                 "stages": written_stages(self.stages) if self.stages else "balanced",
@@ -164,6 +178,12 @@ RECOMPUTED = {
     "full in one layout": ("none", "none", "full", "full"),
     "unlike": ("full", "selective", "none", "full"),
 }
+SHARES: dict[str, tuple[dict[int, tuple[int, ...]] | None, ...]] = {
+    "even shares": (None, None),
+    "uneven shares of the first": ({1: (8,), 2: (3, 5), 4: (1, 3, 2, 2)}, None),
+    "unlike shares": ({1: (8,), 2: (3, 5), 4: (1, 3, 2, 2)}, {1: (8,), 2: (6, 2), 4: (4, 1, 1, 2)}),
+}
+"""The sequences of each replica of both layouts, by their number; None: equally many."""
 FACTORS = {
     "first": MESHES,
     "second": MESHES,
@@ -174,6 +194,7 @@ FACTORS = {
     "model": MODELS,
     "recompute": RECOMPUTED,
     "micro-batch": {"1": 1, "2": 2},
+    "batch": SHARES,
 }
 TIED = ("gpt2", "gemma2")
 """Models whose head has the table of the embedding: on one rank both have one layout."""
@@ -189,6 +210,9 @@ def possible(levels: dict[str, str]) -> bool:
         return False
     where, schedule = levels.get("where", ""), levels.get("schedule", "1f1b")
     if "V" in where and schedule != "1f1b":
+        return False
+    uneven = levels.get("batch", "even shares") != "even shares"
+    if uneven and (levels.get("micro-batch") == "2" or levels.get("model") == "experts"):
         return False
     stages = WHERE[where].get("pp", 1) if where else 2
     if stages == 1 and schedule in ("interleaved", "zb-h1"):
@@ -228,6 +252,10 @@ def plan_of(levels: dict[str, str]) -> Ranged:
     if levels["model"] in TIED and (where.get("pp", 1) == 1 or "V" in levels["where"]):
         blocks = blocks[:-1] + blocks[0]
     recomputes = RECOMPUTED[levels["recompute"]]
+    shares = tuple(
+        of and of[4 // _ways(levels[mesh])]
+        for of, mesh in zip(SHARES[levels["batch"]], ("first", "second"), strict=True)
+    )
     keys = {key: value for key, value in where.items() if key != "blocks"}
     if levels["schedule"] == "interleaved":
         keys["stages"] = (1,) * LAYERS
@@ -238,6 +266,7 @@ def plan_of(levels: dict[str, str]) -> Ranged:
         recomputes,
         micro_batches=4 if where.get("pp", 1) > 1 else 2,
         micro_batch=FACTORS["micro-batch"][levels["micro-batch"]],
+        batch_shares=shares,
         **{**SCHEDULES[levels["schedule"]], **keys},
     )
 
@@ -269,6 +298,34 @@ def chosen_levels() -> tuple[dict[str, str], ...]:
     return tuple(drawn[place] for place in greedy_cover([(pairs_of(levels),) for levels in drawn]))
 
 
+def of_one_layout(share: tuple[int, ...], keys: dict, **others: object) -> Ranged:
+    """Return a plan of one layout with shares of the batch."""
+    return Ranged("llama", (("a", layout(**keys)),), tuple("aaaaaa"), batch_shares=(share,), **others)
+
+
+SHARED: dict[str, Ranged] = {
+    "one layout, zero3 by layer, shares 1 3 2 2": of_one_layout(
+        (1, 3, 2, 2), {"dp_shard": 4, **SHARDED["zero3 by layer"]}, recomputes=RECOMPUTED["unlike"]
+    ),
+    "one layout, zero1 in two replicas, shares 3 1 1 1": of_one_layout(
+        (3, 1, 1, 1), {"dp_replicate": 2, "dp_shard": 2, "sharding": "zero1"}
+    ),
+    "one layout, tp of sequences, interleaved, shares 1 3": of_one_layout(
+        (1, 3),
+        {"dp_replicate": 2, **SP},
+        pp=2,
+        schedule="interleaved-1f1b",
+        stages=(1,) * LAYERS,
+        micro_batches=4,
+    ),
+    "one layout, ring, dualpipe, shares 3 1": of_one_layout(
+        (3, 1), {"dp_replicate": 2, "cp": 2}, pp=2, schedule="dualpipe", micro_batches=4
+    ),
+}
+"""Plans of one layout with uneven shares of the batch."""
+
+
 def layout_plans() -> tuple[tuple[str, Ranged], ...]:
-    """Return the plans of these levels, with the levels in words."""
-    return tuple((", ".join(levels.values()), plan_of(levels)) for levels in chosen_levels())
+    """Return the plans of these levels, with the levels in words, and those of one layout."""
+    drawn = tuple((", ".join(levels.values()), plan_of(levels)) for levels in chosen_levels())
+    return drawn + tuple(SHARED.items())

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.forms.long import Layout, LongPlan
 from meshwright.plans.layers.layer_assignment import layer_rules
 from meshwright.plans.layers.plan_of_layout import plan_of_layout
 
@@ -18,10 +18,17 @@ def layouts_by_block(plan: LongPlan, layers: int) -> list[str]:
 
 def format_layout(plan: LongPlan, name: str) -> str:
     """Return a layout's degrees above 1 and its sharding: ``dp_shard 4 tp 2 zero1``."""
-    degrees = plan.layouts[name].grid.model_dump()
+    layout = plan.layouts[name]
+    degrees = layout.grid.model_dump()
     axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1) or "one device"
     sharding = plan_of_layout(plan, name).sharding
-    return axes + (f" {sharding}" if sharding != "none" else "")
+    return axes + (f" {sharding}" if sharding != "none" else "") + format_batch_share(layout)
+
+
+def format_batch_share(layout: Layout) -> str:
+    """Return the range of a layout's shares of the batch: `` of 1 to 4 sequences``; nothing where it has none."""
+    share = layout.batch_share
+    return f" of {min(share)} to {max(share)} sequences" if share else ""
 
 
 def format_layouts(plan: LongPlan) -> str:

@@ -21,11 +21,16 @@ def plan_of_layout(plan: LongPlan, name: str) -> LongPlan:
             "states": plan.states if layout.states is None else layout.states,
             "gather": layout.gather or plan.gather,
             "layers": {key: rule.model_copy(update={"layout": name}) for key, rule in plan.layers.items()},
-            "pipeline": plan.pipeline.model_copy(
-                update={"micro_batch": sequences_together(plan) // replicas(layout)}
-            ),
+            "pipeline": plan.pipeline.model_copy(update={"micro_batch": _micro_batch(plan, layout)}),
         }
     )
+
+
+def _micro_batch(plan: LongPlan, layout: Layout) -> int:
+    """Return the sequences of a replica in a layout; ``batch_share`` multiplies the plan's own."""
+    if layout.batch_share is not None:
+        return plan.pipeline.micro_batch
+    return max(1, sequences_together(plan) // replicas(layout))
 
 
 def each_layout(plan: LongPlan) -> list[LongPlan]:
@@ -52,6 +57,15 @@ def replicas(layout: Layout) -> int:
 def sequences_together(plan: LongPlan) -> int:
     """Return the sequences that move through the pipeline together.
 
-    ``pipeline.micro_batch`` counts those of one replica in the layout with most replicas.
+    They are the sum of a layout's ``batch_share``; without any, ``pipeline.micro_batch`` counts those of one replica in
+    the layout with most replicas.
     """
+    shares = [layout.batch_share for layout in plan.layouts.values() if layout.batch_share is not None]
+    if shares:
+        return max(1, sum(shares[0]))
     return plan.pipeline.micro_batch * max(replicas(layout) for layout in plan.layouts.values())
+
+
+def uneven_batches(plan: LongPlan) -> bool:
+    """Return true if a layout gives its replicas shares of the batch."""
+    return any(layout.batch_share is not None for layout in plan.layouts.values())

@@ -53,19 +53,21 @@ def known_positions(case: RuleInput) -> Iterator[Problem]:
 
 
 def batch_division(case: RuleInput) -> Iterator[Problem]:
-    """dp_replicate·dp_shard·micro_batch divides the global batch."""
+    """dp_replicate·dp_shard·micro_batch, or the sum of batch_share, divides the global batch."""
     workload = case.workload
     if workload is None or case.micro_batches is not None:
         return
     batch, unit = workload.global_batch, case.sequences_at_once
     grid, micro = case.grid, case.plan.pipeline.micro_batch
     half = "" if case.replicas == grid.dp_replicate else "/2"
-    rule = (
-        f"global_batch % (dp_replicate{half}·dp_shard·micro_batch) = {batch} % "
-        f"({case.replicas}·{grid.dp_shard}·{micro}) = {batch % unit} ≠ 0"
-    )
+    terms, counts = f"dp_replicate{half}·dp_shard·micro_batch", f"{case.replicas}·{grid.dp_shard}·{micro}"
+    replicas = unit // micro
+    if case.layout.batch_share is not None:
+        terms, counts = "sum of batch_share", " + ".join(map(str, case.layout.batch_share))
+        replicas = len(case.layout.batch_share)
+    rule = f"global_batch % ({terms}) = {batch} % ({counts}) = {batch % unit} ≠ 0"
     if batch < unit:
-        rule += f": less than one micro-batch for each of {unit // micro} replicas"
+        rule += f": less than one micro-batch for each of {replicas} replicas"
     legal = _nearest_multiple(batch, unit)
     hint = f"global_batch: {legal} (gives {legal // unit} micro-batches)"
     yield Problem("workload.global_batch", batch, rule, hint)

@@ -21,6 +21,7 @@ from meshwright.plans.layers.plan_of_layout import each_layout
 from meshwright.plans.rules.activation_offload import OFFLOAD_RULES
 from meshwright.plans.rules.adapters import ADAPTER_RULES
 from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES, layers_and_stages
+from meshwright.plans.rules.batch_share import SHARE_RULES, shares_by_stack
 from meshwright.plans.rules.context_parallel import CONTEXT_RULES
 from meshwright.plans.rules.degrees import DEGREE_RULES, device_product
 from meshwright.plans.rules.expert_order import EXPERT_RULES
@@ -81,12 +82,12 @@ def problems_by_rule(
     stack = stack.base or stack  # the rules read the plan's element types themselves
     whole, several = RuleInput(plan, model, cluster, stack), len(plan.layouts) > 1
     problems = [("unsupported", problem) for problem in unsupported(plan)]
-    problems += _found((*PLAN_RULES, *(LAYOUT_RULES if several else ())), whole)
+    problems += _found((*PLAN_RULES, *SHARE_RULES, *(LAYOUT_RULES if several else ())), whole)
     cases = [RuleInput(one, model, cluster, stack) for one in each_layout(plan)]
     rules = [rule for rule in RULES if rule not in ONE_LAYOUT_RULES] if several else RULES
     problems += [found for case in cases for found in _named(case, _found(rules, case))]
     legal = not any(problem.severity == "error" for _, problem in problems)
-    of_stack = _found((layouts_by_stack,), whole) if several else []
+    of_stack = _found((shares_by_stack, *((layouts_by_stack,) if several else ())), whole)
     for case in cases:
         found = _found(STACK_RULES, case)
         if legal and case.workload is not None:

@@ -5,14 +5,14 @@ that look at all of them. ``NOT_TOGETHER`` names what this release does with one
 """
 
 from collections.abc import Callable, Iterator
-from math import gcd, prod
+from math import gcd, lcm, prod
 
 from meshwright.errors import Problem, nearest
 from meshwright.plans.forms.long import NOT_YET, SPREAD, Layout
 from meshwright.plans.layers.device_groups import group_problems, selected_devices
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
-from meshwright.plans.layers.plan_of_layout import replicas, sequences_together
+from meshwright.plans.layers.plan_of_layout import replicas, sequences_together, uneven_batches
 from meshwright.plans.rules.batch_and_pipeline import layers_and_stages
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.stack.stack import OWN_STACK
@@ -85,16 +85,21 @@ def orders(case: RuleInput) -> Iterator[Problem]:
 
 def sequences_of_replicas(case: RuleInput) -> Iterator[Problem]:
     """Require that the replicas of every layout divide the sequences that move through the pipeline together."""
-    together, most = sequences_together(case.plan), max(map(replicas, case.plan.layouts.values()))
+    micro_batch, together = case.plan.pipeline.micro_batch, sequences_together(case.plan)
+    most = max(map(replicas, case.plan.layouts.values()))
     for name, layout in case.plan.layouts.items():
         own = replicas(layout)
-        if together % own:
-            rule = (
-                f"micro_batch·{most} replicas = {case.plan.pipeline.micro_batch}·{most} = {together} sequences move "
-                f"together, and {together} % {own} replicas of {name} = {together % own} ≠ 0"
-            )
-            hint = f"micro_batch: {case.plan.pipeline.micro_batch * own // gcd(together, own)}"
-            yield Problem("pipeline.micro_batch", case.plan.pipeline.micro_batch, rule, hint)
+        if layout.batch_share is not None or together % own == 0:
+            continue
+        rest = f"{together} % {own} replicas of {name} = {together % own} ≠ 0"
+        if uneven_batches(case.plan):
+            rule = f"the batch_share of other layouts sums to {together} sequences, and {rest}"
+            hint = f"shares that sum to {lcm(together, own)}"
+            yield Problem(f"layouts.{name}.grid", own, rule, hint)
+        else:
+            moved = f"micro_batch·{most} replicas = {micro_batch}·{most} = {together} sequences move together"
+            hint = f"micro_batch: {micro_batch * own // gcd(together, own)}"
+            yield Problem("pipeline.micro_batch", micro_batch, f"{moved}, and {rest}", hint)
 
 
 def one_layout_only(case: RuleInput) -> Iterator[Problem]:

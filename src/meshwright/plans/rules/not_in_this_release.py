@@ -85,8 +85,6 @@ def _layouts(plan: LongPlan) -> Iterator[Problem]:
 
 
 def _shares(field: str, layout: Layout) -> Iterator[Problem]:
-    if layout.batch_share is not None:
-        yield Problem(f"{field}.batch_share", layout.batch_share, f"uneven batches {NOT_YET}", "take it out")
     if layout.state_share not in (None, "even"):
         yield Problem(f"{field}.state_share", layout.state_share, f"uneven sharding {NOT_YET}", "even")
 

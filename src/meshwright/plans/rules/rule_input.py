@@ -13,6 +13,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import Grid, Layout, LongPlan
+from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.stack.stack import Stack
 from meshwright.workload.optimizers import OPTIMIZERS
@@ -88,7 +89,9 @@ class RuleInput:
 
     @property
     def sequences_at_once(self) -> int:
-        """Sequences that all replicas take in one micro-batch: dp_replicate·dp_shard·micro_batch."""
+        """Sequences of all replicas in one micro-batch: dp_replicate·dp_shard·micro_batch, or the sum of shares."""
+        if self.layout.batch_share is not None:
+            return sequences_together(self.plan)
         return self.replicas * self.grid.dp_shard * self.plan.pipeline.micro_batch
 
     @property

@@ -9,6 +9,7 @@ from meshwright.plans.context_parallel import HEADS_ALONE, Context
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, ShortPlan
 from meshwright.plans.layers.layer_assignment import chain_layers
+from meshwright.plans.layers.plan_of_layout import sequences_together, uneven_batches
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.workload.optimizer_choice import ADAMW
@@ -79,11 +80,13 @@ def features(
         found["next_tokens"] = Feature("layers predict further tokens")
     if short.workload.capacity is not None:
         found["capacity"] = Feature(f"experts drop tokens: {workload_of(short).capacity}")
-    if micro_batches(short) > 1:
+    if micro_batches(short, long) > 1:
         what = "losses" if short.workload.optimizer_in_full.forward_only else "gradients"
         found["micro_batches"] = Feature(f"{what} of several micro-batches are summed")
     if short.pipeline.micro_batch > 1:
         found["micro_batch"] = Feature("a micro-batch has several sequences")
+    if uneven_batches(long):
+        found["batch_share"] = Feature("replicas have unlike numbers of sequences")
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found
@@ -119,8 +122,10 @@ def pipeline_ranks(short: ShortPlan) -> int:
     )
 
 
-def micro_batches(short: ShortPlan) -> int:
+def micro_batches(short: ShortPlan, long: LongPlan) -> int:
     """Micro-batches of a step."""
+    if uneven_batches(long):
+        return long.workload.global_batch // sequences_together(long)
     shared = 2 if short.workload.optimizer_in_full.splits_perturbations else 1
     replicas = prod((short.layout.dp_replicate, short.layout.dp_shard)) // shared
     return short.workload.global_batch // (replicas * short.pipeline.micro_batch)

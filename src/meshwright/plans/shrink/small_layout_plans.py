@@ -27,6 +27,7 @@ from meshwright.plans.layers.plan_of_layout import plan_of_layout, plan_of_main_
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.shrink.covering_sets import covering
 from meshwright.plans.shrink.features import AXIS_DEGREE, Feature, context_of, features
+from meshwright.plans.shrink.small_batch_share import with_small_shares
 from meshwright.plans.shrink.small_plans import (
     DEVICE,
     EXPERT_AXES,
@@ -89,6 +90,7 @@ def _small(plan: LongPlan, main: ShortPlan, model: ModelGraph, chosen: Sequence[
     )
     experts = small.architecture.moe is not None
     own = {name: _long_layout(of, short[name], experts) for name, of in layouts.items()}
+    own = with_small_shares(own, plan)
     rules = {str(at): _rule(plan, layer, model.architecture.layers) for at, layer in enumerate(layers)}
     ends = {key: plan.layers[key] for key in ("embed", "head")}
     pipeline = plan.pipeline.model_copy(

@@ -33,6 +33,7 @@ from meshwright.plans.forms.short import (
     WorkloadSpec,
 )
 from meshwright.plans.layers.layout_by_layer import format_layouts
+from meshwright.plans.layers.plan_of_layout import sequences_together, uneven_batches
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,
@@ -51,6 +52,7 @@ from meshwright.plans.shrink.features import (
     pipeline_ranks,
     stage_counts,
 )
+from meshwright.plans.shrink.small_batch_share import with_small_shares
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
 from meshwright.stack.load import load_stack
@@ -136,7 +138,7 @@ def _small(
     degrees = _degrees(short, chosen, ranks)
     _, context = context_of(short.layout.context_in_full, chosen)
     schedule, chunks = _schedule(short, degrees["pp"])
-    count = _micro_batches(short, schedule, degrees["pp"])
+    count = _micro_batches(micro_batches(short, plan), short, schedule, degrees["pp"])
     stages = degrees["pp"] * chunks // schedule.kind.chains
     recomputes = layer_recomputes(plan, model.architecture.layers)
     kinds = max(layer_kinds(model.architecture), len(set(recomputes)))
@@ -165,8 +167,20 @@ def _small(
     if len(set(counts)) > 1:
         uneven = long.pipeline.model_copy(update={"stages": written_stages(counts)})
         long = long.model_copy(update={"pipeline": uneven})
+    long = _with_shares(long, plan, count)
     node = AXIS_DEGREE * degrees["etp"] if degrees["ep"] > AXIS_DEGREE else None
     return SmallPlan(long, _adapted(small, one.workload.adapter), tuple(chosen), node)
+
+
+def _with_shares(small: LongPlan, plan: LongPlan, count: int) -> LongPlan:
+    """Return a small plan of ``count`` micro-batches with the shares of the batch that ``plan`` has."""
+    if not uneven_batches(plan):
+        return small
+    shared = with_small_shares(dict.fromkeys(plan.layouts, *small.layouts.values()), plan)
+    ((name, layout),) = zip(small.layouts, shared.values(), strict=True)
+    uneven = small.model_copy(update={"layouts": {name: layout}})
+    work = small.workload.model_copy(update={"global_batch": sequences_together(uneven) * count})
+    return uneven.model_copy(update={"workload": work})
 
 
 def _adapted(model: ModelGraph, spec: AdapterSpec | None) -> ModelGraph:
@@ -326,12 +340,12 @@ def _small_knobs(
     )
 
 
-def _micro_batches(short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
-    """Two for each pipeline rank, or as many as the plan has, in the schedule's multiple."""
+def _micro_batches(whole: int, short: ShortPlan, schedule: ScheduleChoice, pp: int) -> int:
+    """Two for each pipeline rank, or the ``whole`` number of the plan, in the schedule's multiple."""
     if schedule.kind.only:
         return schedule.kind.only[1]
     multiple = schedule.kind.micro_batch_multiple(pp)
-    most = min(micro_batches(short), MICRO_BATCHES * max(pp, OFFLOADING_RANKS if _offload(short) else 1))
+    most = min(whole, MICRO_BATCHES * max(pp, OFFLOADING_RANKS if _offload(short) else 1))
     return max(1, most // multiple) * multiple
 
 
@@ -375,5 +389,7 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append("packed documents")
     if short.workload.capacity is not None:
         texts.append("capacity of experts")
-    texts.append(f"{micro_batches(short)} micro-batches of {pipeline.micro_batch}")
+    of = [layout.batch_share for layout in long.layouts.values() if layout.batch_share]
+    sequences = " + ".join(map(str, of[0])) if of else str(pipeline.micro_batch)
+    texts.append(f"{micro_batches(short, long)} micro-batches of {sequences}")
     return texts

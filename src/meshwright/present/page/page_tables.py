@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from meshwright.present.console import percent, plain_table
-from meshwright.present.plan_answers.layout_text import meshes_text, plan_words
+from meshwright.present.plan_answers.layout_text import meshes_text, plan_words, sequences_text
 from meshwright.units import format_bytes, format_seconds
 
 Data = Mapping[str, Any]
@@ -64,7 +64,7 @@ def parts_table(parts: Sequence[Data]) -> Table:
             part["blocks"],
             meshes_text(part),
             part["sharding"],
-            str(part["sequences_per_replica"]),
+            sequences_text(part),
         )
     return table
 

@@ -94,6 +94,11 @@ def meshes_text(part: Mapping[str, Any]) -> str:
     return ", ".join(" × ".join(f"{axis} {n}" for axis, n in mesh.items()) for mesh in meshes) or "one rank"
 
 
+def sequences_text(part: Mapping[str, Any]) -> str:
+    """Return the sequences of a replica of a part, or those of each."""
+    return ", ".join(map(str, part["batch_share"] or [part["sequences_per_replica"]]))
+
+
 def context_words(context: str | dict[str, Any]) -> str:
     """Return a form of context parallelism, as ``ring+ulysses4``."""
     return context if isinstance(context, str) else str(Context.model_validate(context))

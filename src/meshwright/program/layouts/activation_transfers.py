@@ -57,13 +57,11 @@ def held_positions(part: Part, rank: int) -> Stretches:
 
 def held_between_blocks(part: Part, rank: int) -> HeldActivations:
     """Return what a rank holds of a micro-batch between two blocks of a part."""
-    place, held = part.grid.coordinates(rank), held_positions(part, rank)
+    held = held_positions(part, rank)
     if part.mode.sequence_parallel:
-        step = sum(map(length, held)) // int(part.shape.tp)
-        held = part_of_stretches(held, place["tp"] * step, (place["tp"] + 1) * step)
-    size = int(part.shape.micro_batch)
-    replica = place["dp_replicate"] * part.grid.sizes["dp_shard"] + place["dp_shard"]
-    return HeldActivations((replica * size, (replica + 1) * size), held)
+        step, at = sum(map(length, held)) // int(part.shape.tp), part.grid.coordinates(rank)["tp"]
+        held = part_of_stretches(held, at * step, (at + 1) * step)
+    return HeldActivations(part.sequences_of(rank), held)
 
 
 def transfers(source: Part, target: Part, givers: Sequence[int], takers: Sequence[int]) -> Iterator[Transfer]:

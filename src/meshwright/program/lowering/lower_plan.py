@@ -7,6 +7,7 @@ gathers, reductions, norm and optimizer around them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.fast_domains import usable_domain
@@ -106,6 +107,7 @@ def lower(
         micro_batches=micro_batches,
         states=state_table(step, model),
         block_items=_block_items(model, step, choice),
+        smaller_items=_smaller_items(model, step),
         bodies=_bodies(step, model, reshards),
         collectives=collectives,
         overlapped=step.overlapped,
@@ -264,11 +266,28 @@ def _block_items(
     items = dict(share_items(model, choice.form)) if choice.form else {}
     for index, block in enumerate(model.blocks):
         for kind in block_passes(step.stack) if index not in model.vocabulary else ():
-            part = step.parts.of(index)
-            made = BLOCK_PASSES[kind](block, part.shape, part.mode, step.stack)
-            of_part = (item_on_part(item, step.parts.of_blocks[index]) for item in made)
-            items[index, kind] = _live_items(of_part, step)
+            items[index, kind] = _items_of_block(index, block, kind, step.parts.of(index).shape, step)
     return items
+
+
+def _smaller_items(model: ModelGraph, step: StepPlan) -> dict[tuple[int, PassKind, int], tuple[Item, ...]]:
+    """Return what ranks do that have fewer sequences than others."""
+    return {
+        (index, kind, count): _items_of_block(
+            index, block, kind, replace(part.shape, micro_batch=count), step
+        )
+        for index, block in enumerate(model.blocks)
+        for part in (step.parts.of(index),)
+        for count in sorted({*part.batch_share} - {part.shape.micro_batch})
+        for kind in block_passes(step.stack)
+    }
+
+
+def _items_of_block(
+    index: int, block: Block, kind: PassKind, shape: LocalShape, step: StepPlan
+) -> tuple[Item, ...]:
+    made = BLOCK_PASSES[kind](block, shape, step.parts.of(index).mode, step.stack)
+    return _live_items((item_on_part(item, step.parts.of_blocks[index]) for item in made), step)
 
 
 def _share_collectives(
@@ -351,9 +370,17 @@ def _section_sum(
     model: ModelGraph,
     step: StepPlan,
 ) -> int:
-    """Return the bytes of blocks by a rule, each with the local shape of its part."""
-    found = ((model.blocks[block], step.parts.of(block)) for block in blocks)
-    return int(sum(rule(block, part.shape, part.mode, step.stack) for block, part in found))
+    """Return the bytes of blocks by a rule, each with the local shape of its part, on the rank with most."""
+    parts = step.parts
+    return max(
+        int(
+            sum(
+                rule(model.blocks[block], shapes[parts.of_blocks[block]], parts.of(block).mode, step.stack)
+                for block in blocks
+            )
+        )
+        for shapes in parts.local_shapes()
+    )
 
 
 def _activations(section: Stage, model: ModelGraph, step: StepPlan) -> int:

@@ -61,6 +61,7 @@ def _part(
         message_bytes=int(p2p_bytes(arch.hidden, shape, mode, stack)),
         node_order=layout.node_order,
         expert_orders=_expert_orders(layout, experts, arch),
+        batch_share=layout.batch_share or (),
     )
 
 
@@ -102,8 +103,9 @@ def local_shape(
     stack: Stack,
     arch: Architecture,
 ) -> LocalShape:
-    """Return the shape that one rank sees of one micro-batch."""
-    grid, micro_batch, ep = layout.grid, plan.pipeline.micro_batch, experts.sizes["ep"]
+    """Return the shape that one rank sees of one micro-batch: a rank of the replica with most sequences."""
+    grid, ep = layout.grid, experts.sizes["ep"]
+    micro_batch = max(layout.batch_share or (plan.pipeline.micro_batch,))
     cut = grid.cp * (grid.tp if layout.sequence_parallel else 1)
     tokens = scope_tokens(workload, micro_batch, cut)
     found = expert_load(workload, arch, ep, tokens, layout.expert_order)

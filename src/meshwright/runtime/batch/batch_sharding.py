@@ -15,18 +15,19 @@ from meshwright.program.program_parts import Part
 def sequence_indices(program: Program, part: Part, rank: int) -> Iterator[list[int]]:
     """Yield, for each micro-batch of a rank in a part, the indices of its sequences in the step's batch.
 
-    In the part with most replicas these follow one another; a replica of another part has those of several.
+    In the part with most replicas these follow one another; a replica of another part has those of several, and so has
+    one with a share of the batch.
     """
-    place, size = part.grid.coordinates(rank), int(part.shape.micro_batch)
-    optimizer, own, outer = program.stack.optimizer, program.micro_batches, place["dp_replicate"]
+    optimizer, own, (first, stop) = program.stack.optimizer, program.micro_batches, part.sequences_of(rank)
     if optimizer.splits_perturbations:
-        outer %= part.grid.sizes["dp_replicate"] // 2
+        half = part.sequences_together // 2
+        first, stop = first % half, first % half + stop - first
     elif optimizer.forward_only:
         own //= 2
-    first = (outer * part.grid.sizes["dp_shard"] + place["dp_shard"]) * size
-    unit = min(int(of.shape.micro_batch) for of in program.parts)
+    uneven = any(of.batch_share for of in program.parts)
+    unit = 1 if uneven else min(int(of.shape.micro_batch) for of in program.parts)
     for m in range(program.micro_batches):
-        runs = ((at // unit * own + m % own) * unit + at % unit for at in range(first, first + size))
+        runs = ((at // unit * own + m % own) * unit + at % unit for at in range(first, stop))
         yield list(runs)
 
 

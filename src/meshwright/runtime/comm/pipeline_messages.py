@@ -108,7 +108,8 @@ class PipelineMessages:
             self.sent += exchange.send(self.communicator, tensor, str(action))
             return
         tensor = tensor.contiguous()
-        work = self.communicator.send(tensor, target, str(action), message_bytes(self.program, action))
+        size = message_bytes(self.program, action, self.communicator.rank)
+        work = self.communicator.send(tensor, target, str(action), size)
         self.sent.append((work, tensor))
 
     def receive(self, action: Action) -> torch.Tensor:

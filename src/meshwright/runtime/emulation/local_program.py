@@ -30,6 +30,7 @@ def local_program(program: Program, processes: int) -> Program:
     return replace(
         program,
         reshards={},
+        smaller_items={},
         parts=replace(
             program.parts,
             every=tuple(_local_part(part, program.pipeline_ranks, of_a_class) for part in program.parts),
@@ -48,6 +49,7 @@ def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
     )
     return replace(
         part,
+        batch_share=(),
         grid=RankGrid(sizes, part.grid.order),
         expert_grid=_expert_grid(part, pipeline_ranks, prod(peers.values())),
         shape=shape,

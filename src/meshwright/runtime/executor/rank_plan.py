@@ -24,7 +24,7 @@ from meshwright.program.model_states.base_changes import CHANGE_AXES, replicas_o
 from meshwright.program.model_states.hidden_matrices import owned_whole
 from meshwright.program.model_states.state_elements import EXPERT_MESH, OWN_MESH
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import Program, Stage, table_is_apart
+from meshwright.program.program import Program, Stage, rank_items, table_is_apart
 from meshwright.program.program_parts import Part
 from meshwright.program.reshard import Reshard, Way
 from meshwright.runtime.comm.communicator import Communicator
@@ -136,7 +136,7 @@ class RankPlan:
         of = self.program.parts[part]
         shape, cut = of.shape, of.mode.sequence_parallel and not whole
         tokens = int(shape.seq_len) // int(shape.cp) // (int(shape.tp) if cut else 1)
-        size = (tokens, int(shape.micro_batch), self.hidden)
+        size = (tokens, int(of.shape_of(self.communicator.rank).micro_batch), self.hidden)
         return torch.empty(size, dtype=self.precision.compute, device=self.communicator.device)
 
     @cached_property
@@ -224,7 +224,7 @@ def rank_plan(
                 Setting(
                     architecture=model.architecture,
                     numerics=numerics,
-                    shape=program.parts.of(place.block).shape,
+                    shape=program.parts.of(place.block).shape_of(communicator.rank),
                     communicator=communicator.on(program.parts.of_blocks[place.block]),
                     precision=precision,
                     sequence_parallel=program.parts.of(place.block).mode.sequence_parallel,
@@ -307,7 +307,11 @@ def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
     return BlockPlan(
         block=block,
         kernels={op.name: kernel_of(op, block, setting) for op in block.operators},
-        items={kind: items for (of, kind), items in program.block_items.items() if of == place.block},
+        items={
+            kind: rank_items(program, setting.communicator.rank, place.block, kind)
+            for of, kind in program.block_items
+            if of == place.block
+        },
         keeps=_kept(block, program),
     )
 

@@ -13,11 +13,12 @@ from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gather
 from meshwright.program.model_states.base_changes import change_gathers_of
 from meshwright.program.model_states.matrix_exchanges import matrix_units, step_exchanges
 from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES, EXPERT_SHARD_AXES
-from meshwright.program.pass_items import Collective, exchanges_of, legs_of
+from meshwright.program.pass_items import Collective, PassKind, exchanges_of, legs_of
 from meshwright.program.program import (
     Program,
     message_bytes,
     message_reshard,
+    rank_items,
     table_changes_layout,
     table_transfers_of,
 )
@@ -88,7 +89,7 @@ def _exchanges(program: Program, action: Action, rank: int) -> Iterator[Exchange
     if action.kind in ("SEND_F", "SEND_B"):
         reshard = message_reshard(program, action)
         if reshard is None:
-            yield "p2p", MESSAGES, float(message_bytes(program, action))
+            yield "p2p", MESSAGES, float(message_bytes(program, action, rank))
         else:
             yield from _pieces(program, reshard, "F" if action.kind == "SEND_F" else "B", rank)
         return
@@ -105,7 +106,7 @@ def _exchanges(program: Program, action: Action, rank: int) -> Iterator[Exchange
         for one in of_rank(table_transfers_of(program), rank)[0]:
             yield "p2p", MESSAGES, float(size * (one.elements[1] - one.elements[0]))
         return
-    own = in_pass(program, action) if action.kind in PASS_KINDS else _of_step(program, action)
+    own = in_pass(program, action, rank) if action.kind in PASS_KINDS else _of_step(program, action)
     yield from map(_exchange, own)
 
 
@@ -121,18 +122,18 @@ def _exchange(of: Collective | Traffic) -> Exchange:
     return of.kind, of.axes, AS_ROUTED if of.routed else float(of.logical_bytes)
 
 
-def in_pass(program: Program, action: Action) -> Iterator[Collective]:
-    """Yield the exchanges in a pass, leg by leg."""
+def in_pass(program: Program, action: Action, rank: int) -> Iterator[Collective]:
+    """Yield the exchanges of a rank in a pass, leg by leg."""
     assert action.stage is not None
     for segment in program.bodies[action.stage, action.kind]:
         for _ in range(segment.count):
             yield from segment.overlapped
             if segment.block is not None:
-                yield from _of_block(program, segment.block, segment.kind)
+                yield from _of_block(program, segment.block, segment.kind, rank)
 
 
-def _of_block(program: Program, block: int, kind: str) -> Iterator[Collective]:
-    for item in program.block_items[block, kind]:  # type: ignore[index]
+def _of_block(program: Program, block: int, kind: PassKind, rank: int) -> Iterator[Collective]:
+    for item in rank_items(program, rank, block, kind):
         for exchange in exchanges_of(item):
             yield from legs_of(exchange, program.parts.of(block).expert_grid)
 

@@ -43,8 +43,9 @@ def routed_differences(program: Program, logs: Iterable[Iterable[Traffic]], chos
 
 def _as_balanced(program: Program) -> Counter[Axes]:
     classes, sums = program.parts.ranks // program.pipeline_ranks, Counter[Axes]()
-    for action in (action for actions in program.lists for action in actions if action.kind in PASS_KINDS):
-        for item in in_pass(program, action):
+    passes = [(r, a) for r, actions in enumerate(program.lists) for a in actions if a.kind in PASS_KINDS]
+    for pipeline_rank, action in passes:
+        for item in in_pass(program, action, program.parts.members(pipeline_rank)[0]):
             if item.routed and item.once is None and not program.parts[item.part].shape.rows_as_routed:
                 sums[item.axes] += classes * int(item.logical_bytes)
     return sums
