@@ -20,7 +20,7 @@ from meshwright.runtime.verify.run_state_case import run_case_and_states
 
 HERE = Path(__file__).parent
 # ``verify`` has put the folders of the tests on the path
-from layout_plans import FACTORS, Ranged, every_pair, layout_plans  # noqa: E402
+from layout_plans import FACTORS, SHARED, Ranged, every_pair, layout_plans  # noqa: E402
 from ledger_check import ledger_differences  # noqa: E402
 
 
@@ -81,7 +81,8 @@ def page(trials: list[LayoutTrial]) -> str:
 
 By version {__version__} on {date.today().isoformat()} with `python benchmarks/verify_layouts.py --write`.
 Plans are drawn so that every two levels of different factors that a plan can have meet in at least one of them:
-{len(every_pair())} pairs in {len(trials)} plans on 4 or 8 ranks.
+{len(every_pair())} pairs in {len(trials) - len(SHARED)} plans on 4 or 8 ranks.
+The last {len(SHARED)} plans have one layout, with uneven shares of the batch.
 
 Plans that pass all comparisons: {sum(trial.equal for trial in trials)} of {len(trials)}. Largest relative error of
 losses, gradients, norms and parameters in fp64: {worst:.1e}; the bound is {BOUND:.0e}. Bytes of every exchange, pieces

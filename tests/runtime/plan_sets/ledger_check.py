@@ -156,11 +156,16 @@ def different_states(program, pipeline_rank: int, ranks: list[Held]) -> Iterator
 
 
 def different_passes(program, ranks: list[Held]) -> Iterator[str]:
-    """Yield differences of what passes keep; experts are chosen more often on some ranks, so that the mean counts."""
+    """Yield differences of what passes keep.
+
+    Experts are chosen more often on some ranks, so that the mean counts; of ranks with unlike numbers of sequences the
+    one that keeps most.
+    """
+    of_ledger = max if any(part.batch_share for part in program.parts) else mean
     after = {"F": program.activation_bytes, "I": program.weight_gradient_bytes}
     if program.stack.optimizer.forward_only:
         after["F"] = [0] * len(program.stages)
     for passes in zip(*(rank.passes for rank in ranks), strict=True):
         (kind, stage), sizes = passes[0][:2], [size for *_, size in passes]
-        if mean(sizes) != after[kind][stage]:
+        if of_ledger(sizes) != after[kind][stage]:
             yield f"{kind} of stage {stage}: {sizes} bytes, {after[kind][stage]} in the ledger"
