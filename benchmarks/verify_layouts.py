@@ -82,7 +82,7 @@ def page(trials: list[LayoutTrial]) -> str:
 By version {__version__} on {date.today().isoformat()} with `python benchmarks/verify_layouts.py --write`.
 Plans are drawn so that every two levels of different factors that a plan can have meet in at least one of them:
 {len(every_pair())} pairs in {len(trials) - len(SHARED)} plans on 4 or 8 ranks.
-The last {len(SHARED)} plans have one layout, with uneven shares of the batch.
+The last {len(SHARED)} plans have one layout, with uneven shares of the batch, one also of the states.
 
 Plans that pass all comparisons: {sum(trial.equal for trial in trials)} of {len(trials)}. Largest relative error of
 losses, gradients, norms and parameters in fp64: {worst:.1e}; the bound is {BOUND:.0e}. Bytes of every exchange, pieces

@@ -22,7 +22,7 @@ SHORT = {
         ({"pipeline": {"placement": [0]}}, "pipeline.placement", "long form"),
         ({"layout": {"grid": {}}}, "layout.grid", "long form"),
         ({"layout": {"batch_share": [2, 1]}}, "layout.batch_share", "long form"),
-        ({"layout": {"state_share": [2, 1]}}, "layout.state_share", "not supported yet"),
+        ({"layout": {"state_share": [2, 1]}}, "layout.state_share", "long form"),
         ({"calls": {}}, "calls", "not supported yet"),
         ({"group": {}}, "group", "unknown key"),
     ],

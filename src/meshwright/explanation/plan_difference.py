@@ -23,7 +23,7 @@ from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import LongPlan, Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
 from meshwright.plans.layers.layout_by_layer import format_batch_share, format_layout_ranges, layers_of_rules
-from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout, state_weights
 from meshwright.plans.layers.recompute_by_layer import (
     format_layer_recomputes,
     layer_recomputes,
@@ -208,6 +208,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "rank_order": " ".join(short.layout.rank_order),
         "micro_batch": short.pipeline.micro_batch,
         "batch_share": _shares_in_words(plan),
+        "state_share": _weights_in_words(plan),
         "schedule": str(short.pipeline.choice),
         "virtual_stages": short.pipeline.virtual_stages,
         "stages": stages_in_words(plan.pipeline.stages),
@@ -224,3 +225,9 @@ def _shares_in_words(plan: LongPlan) -> str:
     """Return the sequences of each replica of a plan with one layout; those of several are in ``layouts``."""
     layout = next(iter(plan.layouts.values()))
     return (len(plan.layouts) == 1 and format_batch_share(layout).strip()) or "even"
+
+
+def _weights_in_words(plan: LongPlan) -> str:
+    """Return the range of the weights of ranks that share states, ``0 to 4``; of the first layout that has some."""
+    written = [weights for layout in plan.layouts.values() if (weights := state_weights(layout))]
+    return f"{min(written[0])} to {max(written[0])}" if written else "even"

@@ -305,6 +305,8 @@ def _identity(program: Program) -> Iterator[object]:
         yield part.expert_orders
     if any(of.batch_share for of in program.parts):
         yield [of.batch_share for of in program.parts]
+    if any(of.shape.state_share for of in program.parts):
+        yield [of.shape.state_share for of in program.parts]
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

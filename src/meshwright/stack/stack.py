@@ -149,8 +149,8 @@ class Stack:
     recomputed_layers
         layers that may recompute other things than the rest: ``any``, or ``first``: whole layers, the first n of each
         stage, with one n for all stages.
-    uneven_batches
-        data-parallel replicas may take unlike numbers of sequences of a micro-batch.
+    uneven_shares
+        data-parallel replicas may take unlike numbers of sequences, and ranks unlike shares of the sharded states.
     offloads_activations
         keeps activations of a share of each stage's layers on the host, from F to the backward pass.
     state_offloads, keeps_offloaded_gradients
@@ -259,7 +259,7 @@ class Stack:
     fp8_recipes: tuple[Fp8Recipe, ...] = ("current",)
     varies_by_layer: tuple[LayerChoice, ...] = ()
     recomputed_layers: RecomputedLayers = "any"
-    uneven_batches: bool = False
+    uneven_shares: bool = False
     offloads_activations: bool = False
     state_offloads: tuple[StateOffload, ...] = ()
     keeps_offloaded_gradients: bool = False

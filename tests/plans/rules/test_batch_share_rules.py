@@ -11,7 +11,7 @@ from meshwright.plans.forms.conversion import shorten
 from meshwright.plans.layers.plan_of_layout import plan_of_layout, sequences_together
 from meshwright.plans.rules.check_plan import check_plan
 
-ABLE = replace(STACK, varies_by_layer=("layout", "recompute"), uneven_batches=True)
+ABLE = replace(STACK, varies_by_layer=("layout", "recompute"), uneven_shares=True)
 ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
 
@@ -146,8 +146,8 @@ def test_what_runs_with_equal_replicas_only_is_refused_by_name(found, architectu
 
 
 def test_a_stack_of_equal_replicas_refuses_shares():
-    (problem,) = problems(plan(), stack=replace(ABLE, uneven_batches=False))
+    (problem,) = problems(plan(), stack=replace(ABLE, uneven_shares=False))
     assert problem.field == "layouts.main.batch_share"
     assert "all replicas equally many sequences" in problem.rule
-    (remark,) = problems(plan(), stack=replace(ABLE, uneven_batches=False), stack_binds=False)
+    (remark,) = problems(plan(), stack=replace(ABLE, uneven_shares=False), stack_binds=False)
     assert remark.severity == "warning"

@@ -42,7 +42,6 @@ CASES = [
     ),
     ({"workload": {"seq_len": 8, "global_batch": 8, "task": "x"}}, "workload.task", "unknown"),
     ({"workload": {"seq_len": 8, "global_batch": 8, "precision": "fp32"}}, "workload.precision", "not supp"),
-    (layout(state_share=(1, 2)), "layouts.main.state_share", "uneven sharding"),
     ({"states": {"parameter": ("dp_shard",)}}, "states", "this is none of none, zero1, zero2, zero3"),
     (
         {"states": {"optimizer": ("dp_shard", "dp_replicate")}, **layout(grid={"dp_replicate": 8})},

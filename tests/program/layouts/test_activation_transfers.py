@@ -1,6 +1,7 @@
 """Changes of layout against brute force: every token that a rank needs comes once, from a rank that holds it."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +23,15 @@ ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 RANKS, SEQUENCES, SEQ_LEN, HIDDEN = 8, 8, 16, 4
 
 
+def shares(count):
+    """Draw positive numbers, one for each replica, that sum to the sequences."""
+    cuts = st.lists(st.integers(1, SEQUENCES - 1), min_size=count - 1, max_size=count - 1, unique=True)
+    return cuts.map(lambda found: tuple(b - a for a, b in pairwise((0, *sorted(found), SEQUENCES))))
+
+
 @st.composite
 def parts(draw):
-    """A part on two pipeline ranks of eight ranks each, in any order of its axes."""
+    """A part on two pipeline ranks of eight ranks each, in any order of its axes, perhaps with shares of the batch."""
     tp, left = draw(st.sampled_from([(1, 8), (2, 4), (4, 2), (8, 1)]))
     cp = draw(st.sampled_from([degree for degree in (1, 2, 4) if left % degree == 0]))
     left //= cp
@@ -33,9 +40,11 @@ def parts(draw):
     order = draw(st.just(ORDER) | st.permutations(ORDER[:-1]).map(lambda inner: (*inner, "pp")))
     pieces = draw(st.sampled_from(["head-tail", "contiguous"]))
     grid = RankGrid(sizes, order)
-    shape = LocalShape(micro_batch=SEQUENCES // left, seq_len=SEQ_LEN, cp=cp, tp=tp, ep=1, etp=1)
+    share = draw(st.just(()) | shares(left))
+    size = max(share, default=SEQUENCES // left)
+    shape = LocalShape(micro_batch=size, seq_len=SEQ_LEN, cp=cp, tp=tp, ep=1, etp=1)
     mode = Mode(sequence_parallel=tp > 1 and draw(st.booleans()), context=Context(pieces=pieces))
-    return Part("a", grid, grid, shape, mode, "none")
+    return Part("a", grid, grid, shape, mode, "none", batch_share=share)
 
 
 def tokens(held):

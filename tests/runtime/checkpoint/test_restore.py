@@ -46,9 +46,12 @@ TABLES = Ranged(
     pp=2,
     stages=(2, 2),
 )
-SHARES = RANGED.with_shares((1, 3), (3, 1))
+SHARES = RANGED.with_shares(((1, 3), (3, 1)), ((3, 0, 1, 4), (1, 3)))
 PLANS = {
-    "uneven shares of the batch": ("bf16", Small(SHARES.lowered()[1], SHARES.lowered()[0], 8)),
+    "uneven shares of the batch and of the states": (
+        "bf16",
+        Small(SHARES.lowered()[1], SHARES.lowered()[0], 8),
+    ),
     "a table in two layouts": ("bf16", Small(TABLES.lowered()[1], TABLES.lowered()[0], 4)),
     "layers of two layouts": ("bf16", Small(RANGED.lowered()[1], RANGED.lowered()[0], 4)),
     "stages with split passes": ("fp64", small(LLAMA, {"schedule": "zb-h1"}, pp=2)),

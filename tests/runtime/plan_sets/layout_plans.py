@@ -23,7 +23,7 @@ from meshwright.runtime.verify.verify_case import VerifyCase
 from meshwright.schedules.choice import stage_placement
 from meshwright.stack.load import load_stack
 
-SEED, TRIES = "layouts", 400
+SEED, TRIES = "layouts", 1200
 LAYERS = 4
 Layout = tuple[tuple[str, object], ...]
 """Keys of the short form's layout; ``sharding`` and ``gather`` besides."""
@@ -44,10 +44,13 @@ class Ranged:
     stages: tuple[int, ...] | None = None
     seq_len: int = SEQ_LEN
     batch_shares: tuple[tuple[int, ...] | None, ...] = ()
+    state_shares: tuple[tuple[int, ...] | None, ...] = ()
 
-    def with_shares(self, *shares: tuple[int, ...] | None) -> "Ranged":
-        """Return the plan with shares of the batch for its layouts."""
-        return replace(self, batch_shares=shares)
+    def with_shares(
+        self, batch: tuple[tuple[int, ...], ...], states: tuple[tuple[int, ...], ...]
+    ) -> "Ranged":
+        """Return the plan with shares of the batch and of states for its layouts."""
+        return replace(self, batch_shares=batch, state_shares=states)
 
     @property
     def ranks(self) -> int:
@@ -91,8 +94,12 @@ class Ranged:
                 "global_batch": self.together * self.micro_batches,
             },
             "layouts": {
-                name: _layout(dict(keys), experts) | {"batch_share": share}
-                for (name, keys), share in zip_longest(self.layouts, self.batch_shares[: len(self.layouts)])
+                name: _layout(dict(keys), experts) | {"batch_share": share, "state_share": states}
+                for (name, keys), share, states in zip_longest(
+                    self.layouts,
+                    self.batch_shares[: len(self.layouts)],
+                    self.state_shares[: len(self.layouts)],
+                )
             },
             "layers": layers,
             "pipeline": {
@@ -184,6 +191,16 @@ SHARES: dict[str, tuple[dict[int, tuple[int, ...]] | None, ...]] = {
     "unlike shares": ({1: (8,), 2: (3, 5), 4: (1, 3, 2, 2)}, {1: (8,), 2: (6, 2), 4: (4, 1, 1, 2)}),
 }
 """The sequences of each replica of both layouts, by their number; None: equally many."""
+WEIGHTS: dict[int, tuple[int, ...]] = {2: (1, 3), 4: (3, 0, 1, 4)}
+"""Weights of the ranks that share states, by their number."""
+OF_HALVES: dict[int, tuple[int, ...]] = {2: (0, 1), 4: (1, 0, 1, 0)}
+"""Weights for a model with tensors that only 2 divides: the ledger rounds the shard of each block up."""
+STATE_SHARES = {
+    "even shards": (),
+    "uneven shards of the first": ("first",),
+    "uneven shards": ("first", "second"),
+}
+"""The layouts whose ranks have unlike shares of the states."""
 FACTORS = {
     "first": MESHES,
     "second": MESHES,
@@ -195,6 +212,7 @@ FACTORS = {
     "recompute": RECOMPUTED,
     "micro-batch": {"1": 1, "2": 2},
     "batch": SHARES,
+    "shards": STATE_SHARES,
 }
 TIED = ("gpt2", "gemma2")
 """Models whose head has the table of the embedding: on one rank both have one layout."""
@@ -215,11 +233,16 @@ def possible(levels: dict[str, str]) -> bool:
     if uneven and (levels.get("micro-batch") == "2" or levels.get("model") == "experts"):
         return False
     stages = WHERE[where].get("pp", 1) if where else 2
+    for mesh in STATE_SHARES[levels.get("shards", "even shards")]:
+        table_apart = levels.get("model") in TIED and where and (stages > 1)
+        if levels.get(f"{mesh} states") == "replicas" or levels.get("model") == "experts" or table_apart:
+            return False
+        if _shards(levels.get(mesh, "dp")) == 1:
+            return False
     if stages == 1 and schedule in ("interleaved", "zb-h1"):
         return False
     for mesh, states in (("first", "first states"), ("second", "second states")):
-        replicas = 4 // _ways(levels.get(mesh, "dp"))
-        shards = replicas * (2 if "cp" in MESHES[levels.get(mesh, "dp")] else 1)
+        shards = _shards(levels.get(mesh, "dp"))
         if levels.get(states, "replicas") != "replicas" and shards == 1:
             return False
         if levels.get("model") == "experts" and levels.get(mesh) == "tp":
@@ -233,6 +256,11 @@ def _ways(mesh: str) -> int:
     """Return the ranks that share a sequence in a mesh."""
     keys = MESHES[mesh]
     return keys.get("tp", 1) * keys.get("cp", 1)
+
+
+def _shards(mesh: str) -> int:
+    """Return the ranks that may share states in a mesh."""
+    return 4 // _ways(mesh) * MESHES[mesh].get("cp", 1)
 
 
 def plan_of(levels: dict[str, str]) -> Ranged:
@@ -256,6 +284,10 @@ def plan_of(levels: dict[str, str]) -> Ranged:
         of and of[4 // _ways(levels[mesh])]
         for of, mesh in zip(SHARES[levels["batch"]], ("first", "second"), strict=True)
     )
+    uneven, weighed = STATE_SHARES[levels["shards"]], OF_HALVES if levels["model"] == "gpt2" else WEIGHTS
+    weights = tuple(
+        weighed[_shards(levels[mesh])] if mesh in uneven else None for mesh in ("first", "second")
+    )
     keys = {key: value for key, value in where.items() if key != "blocks"}
     if levels["schedule"] == "interleaved":
         keys["stages"] = (1,) * LAYERS
@@ -267,6 +299,7 @@ def plan_of(levels: dict[str, str]) -> Ranged:
         micro_batches=4 if where.get("pp", 1) > 1 else 2,
         micro_batch=FACTORS["micro-batch"][levels["micro-batch"]],
         batch_shares=shares,
+        state_shares=weights,
         **{**SCHEDULES[levels["schedule"]], **keys},
     )
 
@@ -317,6 +350,9 @@ SHARED: dict[str, Ranged] = {
         schedule="interleaved-1f1b",
         stages=(1,) * LAYERS,
         micro_batches=4,
+    ),
+    "one layout, zero2, ring, shares 3 1, shards 1 4 2 1": of_one_layout(
+        (3, 1), {"dp_shard": 2, "cp": 2, "sharding": "zero2"}, state_shares=((1, 4, 2, 1),)
     ),
     "one layout, ring, dualpipe, shares 3 1": of_one_layout(
         (3, 1), {"dp_replicate": 2, "cp": 2}, pp=2, schedule="dualpipe", micro_batches=4

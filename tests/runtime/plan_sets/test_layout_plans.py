@@ -5,7 +5,10 @@ from layout_plans import SEED, chosen_levels, every_pair, layout_plans, pairs_of
 from ledger_check import ledger_differences
 
 from meshwright.program.checks.validate_program import validate
+from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.comm.reshard_exchange import Piece, RankExchange
+from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
+from meshwright.runtime.state.unit_layout import UnitLayout
 from meshwright.runtime.verify.run_case import no_fault, run_case
 from meshwright.runtime.verify.run_state_case import run_case_and_states
 
@@ -23,6 +26,7 @@ EXAMPLE = plan_of(
         "recompute": "none",
         "micro-batch": "1",
         "batch": "even shares",
+        "shards": "even shards",
     }
 )
 
@@ -73,6 +77,34 @@ def test_a_wrong_change_of_layout_is_caught(fault):
     trial = EXAMPLE.trial()
     assert run_case(trial, lambda what, part: None, no_fault).caught_by == ()
     assert run_case(trial, lambda what, part: None, fault).caught_by != ()
+
+
+def every_replica_counts_its_own_labels():
+    original = rank_micro_batches.MicroBatch
+
+    def mean_of_means(tokens, labels, divisor, packing=None, **others):
+        return original(tokens, labels, 4 * max(1, int((labels != IGNORED).sum())), packing, **others)
+
+    rank_micro_batches.MicroBatch = mean_of_means
+
+
+def shards_lie_at_places_of_even_ones():
+    UnitLayout.row = lambda self, part: slice(
+        part * self.size // self.parts, (part + 1) * self.size // self.parts
+    )
+
+
+FAULTS = {
+    "one layout, zero3 by layer, shares 1 3 2 2": every_replica_counts_its_own_labels,
+    "one layout, zero2, ring, shares 3 1, shards 1 4 2 1": shards_lie_at_places_of_even_ones,
+}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_wrong_shares_are_caught(words):
+    trial = PLANS[words].trial()
+    assert run_case(trial, lambda what, part: None, no_fault).caught_by == ()
+    assert run_case(trial, lambda what, part: None, FAULTS[words]).caught_by != ()
 
 
 @pytest.mark.slow

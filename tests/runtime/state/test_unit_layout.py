@@ -1,5 +1,6 @@
 """The pieces of a unit: all elements once, shards even, a shared table cut alike in both of its stages."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -42,6 +43,20 @@ def test_shards_put_together_are_the_buffer_again(lengths, count, shared):
         shard_of_flat(of, part, flat, shard)
         assert torch.equal(shard, row)
     assert torch.equal(flat_of_shards(of, rows), flat)
+
+
+@given(sizes, st.lists(st.integers(0, 5), min_size=1, max_size=6).filter(any))
+def test_shards_by_weight_lie_one_after_the_other(lengths, weights):
+    of = replace(layout(lengths, len(weights)), weights=tuple(weights))
+    flat = torch.arange(of.size)
+    held = [flat[of.row(part)] for part in range(of.parts)]
+    assert torch.equal(torch.cat(held), flat)
+    assert [len(shard) for shard in held] == [of.held(part) for part in range(of.parts)]
+    for part, shard in enumerate(held):
+        own = torch.zeros(of.held(part), dtype=flat.dtype)
+        shard_of_flat(of, part, flat, own)
+        assert torch.equal(own, shard)
+    assert torch.equal(flat_of_shards(of, flat), flat)
 
 
 @given(st.integers(1, 60), parts, sizes, sizes)

@@ -18,7 +18,7 @@ from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.conversion import short_of_only_layout
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
-from meshwright.plans.layers.plan_of_layout import plan_of_main_layout, uneven_batches
+from meshwright.plans.layers.plan_of_layout import plan_of_main_layout, uneven_batches, uneven_states
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.lower_plan import recomputed_model
@@ -41,7 +41,8 @@ def layout_group(plan: LongPlan, setting: Setting, cases: ConstantCases | None =
         plan.choice.ways(plan.pipeline.ranks, plan.pipeline.virtual_stages),
     )
     reshards = stage_reshards(stages, ways, parts, architecture.hidden, usable_domain(cluster.pool))
-    assert not uneven_batches(plan), "plans with shares of the batch are simulated"
+    assert not uneven_batches(plan), "plans with uneven shares are simulated"
+    assert not uneven_states(plan), "plans with uneven shares are simulated"
     rows = 1 if cases is None else len(cases.of)
     short = short_of_only_layout(plan_of_main_layout(plan))
     return PlanGroup(

@@ -26,6 +26,8 @@ from meshwright.program.layouts.node_hops import Groups, Pairs, Shape
 from meshwright.program.layouts.rank_mesh import Ints, members_in_domain
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
+from meshwright.program.model_states.state_elements import DENSE_SHARD_AXES
+from meshwright.program.model_states.uneven_shards import largest_over_mean
 from meshwright.program.pass_items import Body, Collective, CollectiveKind, Compute, Item, PassKind, Segment
 from meshwright.program.reshard import MovedBytes
 from meshwright.stack.stack import Stack
@@ -196,8 +198,14 @@ class Prices:
         return self.of_part(self.of_blocks[block])[0] if self.of_parts else self.local
 
     def collective(self, collective: Collective) -> Number:
-        """Seconds of one collective by itself; what goes to experts and back takes as long as with the busiest rank."""
+        """Seconds of one collective by itself.
+
+        What goes to experts and back takes as long as with the busiest rank, uneven shards as long as the largest.
+        """
         local, mesh = self.of_part(collective.part)
+        if local.shape.state_share and collective.axes == DENSE_SHARD_AXES:
+            size = collective.logical_bytes * largest_over_mean(local.shape)
+            collective = replace(collective, logical_bytes=size)
         busiest = local.shape.busiest
         if busiest is not None and collective.axes[-1] in EXPERT_AXES:
             once = collective.once and collective.once.times(busiest)

@@ -95,7 +95,7 @@ class Layout(Strict):
     ``expert_order``: experts as ranks hold them, a row for each routed layer or one for all.
     ``context`` is the form of context parallelism; None: a ring. ``states`` and ``gather`` are those of the blocks of
     this layout; None: the plan's. ``batch_share``: each replica's sequences of a micro-batch, dp_replicate outermost;
-    None: all have equally many.
+    None: all have equally many. ``state_share``: weights of the ranks that share states, or ``even``.
     """
 
     on: str = "all"
@@ -255,5 +255,5 @@ class LongPlan(Strict):
 
 
 NOT_YET = "is part of the plan language and not supported yet"
-LATER = ("sequence", "synchronise", "calls", "edges", "state_share")
+LATER = ("sequence", "synchronise", "calls", "edges")
 """Keys of the plan language of which this release supports no value but the default."""

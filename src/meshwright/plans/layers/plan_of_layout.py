@@ -69,3 +69,14 @@ def sequences_together(plan: LongPlan) -> int:
 def uneven_batches(plan: LongPlan) -> bool:
     """Return true if a layout gives its replicas shares of the batch."""
     return any(layout.batch_share is not None for layout in plan.layouts.values())
+
+
+def state_weights(layout: Layout) -> tuple[int, ...] | None:
+    """Return the weights of the ranks that share a layout's states; None where all have equally much."""
+    share = layout.state_share
+    return None if share is None or isinstance(share, str) else share
+
+
+def uneven_states(plan: LongPlan) -> bool:
+    """Return true if ranks of a layout have unlike shares of the states."""
+    return any(state_weights(layout) is not None for layout in plan.layouts.values())

@@ -86,7 +86,7 @@ def _even_only(case: RuleInput) -> Iterator[tuple[str, object, str, str]]:
 def shares_by_stack(case: RuleInput) -> Iterator[Problem]:
     """Refuse shares if the stack gives all replicas equally many sequences."""
     for field, _, share in _shares(case):
-        if not case.stack.uneven_batches:
+        if not case.stack.uneven_shares:
             rule = f"{case.stack.id} gives all replicas equally many sequences"
             yield Problem(field, list(share), rule, f"stack: {OWN_STACK}, or take it out")
 

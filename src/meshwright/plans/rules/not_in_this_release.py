@@ -79,16 +79,6 @@ def unsupported_workload(plan: ShortPlan | LongPlan) -> Iterator[Problem]:
             yield Problem(field, value, NOT_YET, "one of " + ", ".join(supported))
 
 
-def _layouts(plan: LongPlan) -> Iterator[Problem]:
-    for name, layout in plan.layouts.items():
-        yield from _shares(f"layouts.{name}", layout)
-
-
-def _shares(field: str, layout: Layout) -> Iterator[Problem]:
-    if layout.state_share not in (None, "even"):
-        yield Problem(f"{field}.state_share", layout.state_share, f"uneven sharding {NOT_YET}", "even")
-
-
 def zero_name(plan: LongPlan, layout: Layout) -> ShardingName | None:
     """Return the short name of a plan's sharding on a layout; axes of degree 1 shard nothing."""
     split = {axis for axis, degree in layout.grid.model_dump().items() if degree > 1}
@@ -200,7 +190,6 @@ def _offload(plan: LongPlan) -> Iterator[Problem]:
 
 REFUSALS: tuple[Callable[[LongPlan], Iterator[Problem]], ...] = (
     unsupported_workload,
-    _layouts,
     _states,
     _layers,
     _vocabulary,

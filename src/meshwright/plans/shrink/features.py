@@ -9,7 +9,7 @@ from meshwright.plans.context_parallel import HEADS_ALONE, Context
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, ShortPlan
 from meshwright.plans.layers.layer_assignment import chain_layers
-from meshwright.plans.layers.plan_of_layout import sequences_together, uneven_batches
+from meshwright.plans.layers.plan_of_layout import sequences_together, uneven_batches, uneven_states
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.workload.optimizer_choice import ADAMW
@@ -87,6 +87,8 @@ def features(
         found["micro_batch"] = Feature("a micro-batch has several sequences")
     if uneven_batches(long):
         found["batch_share"] = Feature("replicas have unlike numbers of sequences")
+    if uneven_states(long):
+        found["state_share"] = Feature("ranks have unlike shares of the states")
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found

@@ -27,7 +27,6 @@ from meshwright.plans.layers.plan_of_layout import plan_of_layout, plan_of_main_
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.shrink.covering_sets import covering
 from meshwright.plans.shrink.features import AXIS_DEGREE, Feature, context_of, features
-from meshwright.plans.shrink.small_batch_share import with_small_shares
 from meshwright.plans.shrink.small_plans import (
     DEVICE,
     EXPERT_AXES,
@@ -37,6 +36,7 @@ from meshwright.plans.shrink.small_plans import (
     SmallPlan,
     SmallPlans,
 )
+from meshwright.plans.shrink.small_shares import with_small_shares
 from meshwright.schedules.choice import stage_placement
 from meshwright.stack.stack import OWN_STACK
 

@@ -52,7 +52,7 @@ from meshwright.plans.shrink.features import (
     pipeline_ranks,
     stage_counts,
 )
-from meshwright.plans.shrink.small_batch_share import with_small_shares
+from meshwright.plans.shrink.small_shares import with_small_shares
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
 from meshwright.stack.load import load_stack
@@ -173,12 +173,14 @@ def _small(
 
 
 def _with_shares(small: LongPlan, plan: LongPlan, count: int) -> LongPlan:
-    """Return a small plan of ``count`` micro-batches with the shares of the batch that ``plan`` has."""
-    if not uneven_batches(plan):
-        return small
+    """Return a small plan of ``count`` micro-batches with shares of the batch and of states as ``plan`` has."""
     shared = with_small_shares(dict.fromkeys(plan.layouts, *small.layouts.values()), plan)
     ((name, layout),) = zip(small.layouts, shared.values(), strict=True)
+    if small.sharding == "none":
+        layout = layout.model_copy(update={"state_share": None})
     uneven = small.model_copy(update={"layouts": {name: layout}})
+    if not uneven_batches(plan):
+        return uneven
     work = small.workload.model_copy(update={"global_batch": sequences_together(uneven) * count})
     return uneven.model_copy(update={"workload": work})
 

@@ -23,6 +23,7 @@ from meshwright.program.model_states.state_elements import (
     embedding_names,
     state_kinds,
 )
+from meshwright.program.model_states.uneven_shards import largest_shard
 from meshwright.program.pipeline_vocabulary import ends_together, rows_of_share
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part
@@ -106,10 +107,14 @@ def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Co
     grid = part.expert_grid if unit.expert else part.grid
     tensors, shards = grid.size(unit.axes), grid.size(unit.shard_axes) if sharded else 1
     cut = [(p, _cuts(p, part, expert=unit.expert)) for p in unit.parameters]
-    local = -(-sum(_local(p, cuts, program, part) for p, cuts in cut) // shards)
+    whole = sum(_local(p, cuts, program, part) for p, cuts in cut)
+    local = (
+        int(largest_shard(whole, part.shape)) if sharded and part.shape.state_share else -(-whole // shards)
+    )
     elements = sum(p.elements for p in unit.parameters)
     copies = sum((tensors // prod(cuts.values()) - 1) * p.elements for p, cuts in cut)
-    padding = local * shards * tensors - elements - copies
+    held = whole if sharded and part.shape.state_share else local * shards
+    padding = held * tensors - elements - copies
     repeat = max(1, len(unit.layers))
     return Coverage(unit, kind, local, repeat * elements, repeat * copies, repeat * padding)
 

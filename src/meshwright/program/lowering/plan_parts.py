@@ -13,7 +13,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.context_parallel import USUAL
 from meshwright.plans.forms.long import Layout, LongPlan
-from meshwright.plans.layers.plan_of_layout import plan_of_layout
+from meshwright.plans.layers.plan_of_layout import plan_of_layout, state_weights
 from meshwright.plans.rules.expert_order import rows_by_layer
 from meshwright.program.context_parallel.positions_and_masks import CONTEXT_PARTS
 from meshwright.program.expert_dispatch.dispatch_forms import ExchangeForm, ep_parts, exchange_form
@@ -129,6 +129,7 @@ def local_shape(
         most_busy=found.most,
         ep_inside=_ep_inside(experts, cluster),
         reached=fanout_from_counts(workload.routing, arch.moe, layout.expert_order),
+        state_share=state_weights(layout) or (),
     )
 
 

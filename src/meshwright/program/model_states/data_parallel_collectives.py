@@ -33,6 +33,7 @@ from meshwright.program.model_states.state_elements import (
     Elements,
     Packed,
 )
+from meshwright.program.model_states.uneven_shards import largest_shard
 from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
 from meshwright.stack.stack import Stack
 
@@ -72,7 +73,7 @@ def reductions(
         )
     whole = stack.gradient_reduction == "all-reduce" and sharding != "zero3"
     kind: CollectiveKind = "all-reduce" if whole else "reduce-scatter"
-    dense_shard = np.ceil(elements.dense / shape.shard)
+    dense_shard = largest_shard(elements.dense, shape)
     expert_shard = np.ceil(elements.expert / shape.expert_shard)
     return _nonzero(
         own,

@@ -16,6 +16,7 @@ from meshwright.program.model_states.state_elements import (
     StateKind,
     bytes_per_element,
 )
+from meshwright.program.model_states.uneven_shards import largest_shard
 from meshwright.stack.stack import Stack
 
 SHARDED: dict[str, tuple[StateKind, ...]] = {
@@ -42,12 +43,13 @@ class HeldElements(NamedTuple):
 def held_elements(elements: Elements, kind: StateKind, sharded: bool, shape: LocalShape) -> HeldElements:
     """Return what a rank holds of a block's states of one kind; ``sharded``: cut over the shard axes.
 
+    Of ranks with uneven shards the one with the largest counts.
     What is packed is apart (``held_packed``); what a rank has of its own is never cut.
     """
     elements = elements.of(kind)
     if not sharded:
         return HeldElements(elements.dense + elements.own, elements.expert)
-    dense = np.ceil(elements.dense / shape.shard) + elements.own
+    dense = largest_shard(elements.dense, shape) + elements.own
     return HeldElements(dense, np.ceil(elements.expert / shape.expert_shard))
 
 

@@ -40,6 +40,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "sequence_parallel": mode.sequence_parallel,
         "micro_batch": int(shape.micro_batch),
         "batch_share": part.batch_share,
+        "state_share": shape.state_share,
         "micro_batches": program.micro_batches,
         "seq_len": int(shape.seq_len),
         "documents": "together" if shape.documents is None else "apart",

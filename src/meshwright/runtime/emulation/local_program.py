@@ -46,6 +46,7 @@ def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
         part.shape,
         seq_len=int(part.shape.cp) * (int(part.shape.tp) if part.mode.sequence_parallel else 1),
         micro_batch=1,
+        state_share=(),
     )
     return replace(
         part,

@@ -8,7 +8,7 @@ layer's number, on which rotary embeddings and windows may depend.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
@@ -419,6 +419,7 @@ def _layouts(
         dense_layout = unit_layout(trains[0], (), 1, OWN_MESH)
     else:
         dense_layout = _owned(unit_layout(trains[0], shared, parts), places, program, part)
+        dense_layout = replace(dense_layout, weights=part.shape.state_share)
     return (
         dense_layout,
         _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program, part),

@@ -29,6 +29,7 @@ from meshwright.runtime.comm.reduction_precision import sum_over_ranks
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.table_exchange import add_other_gradient
+from meshwright.runtime.state.uneven_exchanges import gather_shards, reduce_to_shards
 from meshwright.runtime.state.unit_layout import UnitLayout, adjacent
 
 TP = ("tp",)
@@ -60,7 +61,7 @@ class Unit:
         self._places = self.layout.places
         self._rows: torch.Tensor | None = None  # the memory of ``whole`` until it is freed
         self.owned: torch.Tensor = torch.zeros(
-            self.layout.shard, dtype=self.precision.master, device=self.device
+            self.layout.held(self.part), dtype=self.precision.master, device=self.device
         )
         self.reduced: torch.Tensor | None = None
         self.gradients = GradientBuffer(
@@ -81,7 +82,7 @@ class Unit:
             part = place.of(flat)
             given = tensors[name].to(part)
             part[tuple(slice(0, length) for length in given.shape)] = given
-        owned = torch.zeros(self.layout.shard, dtype=flat.dtype, device=self.device)
+        owned = torch.zeros(self.layout.held(self.part), dtype=flat.dtype, device=self.device)
         shard_of_flat(self.layout, self.part, flat, owned)
         self.owned = owned
 
@@ -92,15 +93,16 @@ class Unit:
             self.whole = own[: self.layout.size].to(self.precision.compute)
             return
         if self._rows is None:
-            self._rows = torch.empty(self.layout.parts * len(own), dtype=own.dtype, device=self.device)
-        yield self.communicator.start(
-            items[0], own, self.parameter_width, out=self._rows, elements=self.layout.size
+            size = self.layout.size if self.layout.weights else self.layout.parts * len(own)
+            self._rows = torch.empty(size, dtype=own.dtype, device=self.device)
+        yield from gather_shards(
+            self.communicator, items[0], self.layout, own, self._rows, self.parameter_width
         )
         self.whole = flat_of_shards(self.layout, self._rows).to(self.precision.compute)
         if not self.layout.contiguous or own.dtype != self.whole.dtype:  # a copy has been made
             self._rows = None
         elif self.stays_whole and own.dtype == self.owned.dtype:
-            self.owned = self._rows.view(self.layout.parts, -1)[self.part]
+            self.owned = self._rows[self.layout.row(self.part)]
 
     def _shard_to_gather(self) -> torch.Tensor:
         return self.owned
@@ -138,11 +140,16 @@ class Unit:
             yield from self.sum_over_ranks(left.pop(0), gradient[start:stop])
         shard = gradient
         if self.layout.parts > 1:
-            shard = torch.zeros(self.layout.shard, dtype=gradient.dtype, device=self.device)
-            rows = shards_of_flat(self.layout, gradient)
+            shard = torch.zeros(self.layout.held(self.part), dtype=gradient.dtype, device=self.device)
             item = left.pop(0)
             assert item.axes == self.layout.mesh.shard, item
-            yield from self.sum_over_ranks(item, rows, shard)
+            if self.layout.weights:
+                yield from reduce_to_shards(
+                    self.communicator, item, self.layout, gradient, self.gradient_width
+                )
+                shard_of_flat(self.layout, self.part, gradient, shard)
+            else:
+                yield from self.sum_over_ranks(item, shards_of_flat(self.layout, gradient), shard)
         if left:
             (item,) = left
             assert set(self.layout.mesh.replica) <= set(item.axes), item

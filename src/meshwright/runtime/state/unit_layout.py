@@ -8,7 +8,7 @@ end.
 Without a shared table the buffer of n elements is cut into p pieces of ⌈n/p⌉, the last ones shorter or empty. A shared
 table is cut separately, so that both stages own the same parts of it: its longer pieces lie on the first ranks,
 those of the rest on the last ones, and no rank holds more than ⌈n/p⌉. Where ranks own whole matrices, each has its own,
-and a piece of all else.
+and a piece of all else. With weights the pieces have unlike sizes (``program/model_states/uneven_shards.py``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from meshwright.model.transforms.lora_adapters import stacked_shape
 from meshwright.program.layouts.table_transfers import balanced
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
+from meshwright.program.model_states.uneven_shards import shard_bounds
 from meshwright.program.pass_items import Collective
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class UnitLayout:
     """``tensors`` in the order of the buffer; the first ``shared`` elements are a table of two stages.
 
     ``mesh`` gives the axes along which its parts and copies lie. ``owned`` are, for each part, the intervals of the
-    matrices that it owns whole; none if no part does.
+    matrices that it owns whole; none if no part does. ``weights`` are those of the parts; none if all are equal.
     """
 
     tensors: tuple[Tensor, ...]
@@ -161,6 +162,7 @@ class UnitLayout:
     parts: int
     mesh: StateMesh = DENSE_MESH
     owned: tuple[tuple[Interval, ...], ...] = ()
+    weights: tuple[int, ...] = ()
 
     @property
     def starts(self) -> dict[str, int]:
@@ -186,6 +188,19 @@ class UnitLayout:
             return ceil(self.size / self.parts)
         return max(sum(stop - start for start, stop in pieces) for pieces in self._pieces_with_owned)
 
+    def held(self, part: int) -> int:
+        """Return the elements of a rank's shard, padded where all are equal."""
+        if not self.weights:
+            return self.shard
+        ((start, stop),) = self.pieces(part)
+        return stop - start
+
+    def row(self, part: int) -> slice:
+        """Return the place of a rank's shard among those of all ranks, one after the other."""
+        if not self.weights:
+            return slice(part * self.shard, (part + 1) * self.shard)
+        return slice(*self.pieces(part)[0])
+
     @property
     def contiguous(self) -> bool:
         """True if the shards, one after the other, are the buffer."""
@@ -195,6 +210,9 @@ class UnitLayout:
         """Return the intervals of the buffer that a rank owns, in the order of its shard."""
         if self.owned:
             return self._pieces_with_owned[part]
+        if self.weights:
+            bounds = shard_bounds(self.size, self.weights)
+            return ((bounds[part], bounds[part + 1]),)
         if not self.shared:
             step = -(-self.size // self.parts)
             return ((min(part * step, self.size), min((part + 1) * step, self.size)),)

@@ -5,8 +5,8 @@ from plan_cases import DENSE, changed, graph, long_plan
 
 from meshwright.plans.forms.long import Grid, Layout
 from meshwright.plans.layers.plan_of_layout import replicas, sequences_together
-from meshwright.plans.shrink.small_batch_share import with_small_shares
 from meshwright.plans.shrink.small_plans import small_plans
+from meshwright.plans.shrink.small_shares import with_small_shares
 
 ORDER = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 
@@ -55,3 +55,27 @@ def test_a_plan_of_one_layout_keeps_unlike_replicas():
     assert next(iter(small.long.layouts.values())).batch_share == (1, 3)
     assert small.long.workload.global_batch == 16
     assert "4 micro-batches of 1 + 3" in small.text
+
+
+@pytest.mark.parametrize(
+    ("weights", "degrees", "small"),
+    [
+        ((2, 2, 1, 1, 1, 1, 0, 0), {"dp_shard": 4}, (3, 0, 1, 1)),
+        ((1, 1, 1, 5), {"dp_shard": 2, "cp": 2}, (1, 1, 1, 3)),
+        ((0, 0, 1, 1), {"dp_shard": 2}, (1, 3)),
+        ((1, 3), {"tp": 2}, None),
+        ("even", {"dp_shard": 2}, None),
+    ],
+)
+def test_one_rank_has_most_of_the_states_and_another_may_have_none(weights, degrees, small):
+    own = layout(dp_shard=4).model_copy(update={"state_share": weights})
+    found = with_small_shares({"main": layout(**degrees)}, changed(long_plan(), layouts={"main": own}))
+    assert found["main"].state_share == small
+
+
+def test_a_small_plan_has_weights_where_it_shards_states():
+    own = layout(dp_shard=8).model_copy(update={"state_share": (2, 1, 1, 1, 1, 1, 1, 0)})
+    plan = changed(long_plan(), layouts={"main": own}, states={"optimizer": ("dp_shard", "cp")})
+    found = small_plans(plan, graph(DENSE), 8)
+    assert "state_share" in found.features
+    assert [next(iter(small.long.layouts.values())).state_share for small in found.plans] == [(3, 1)]
