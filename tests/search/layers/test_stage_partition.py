@@ -1,6 +1,6 @@
 """The cut of layers into stages with a strategy for each, against every cut."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_the_slowest_stage_is_as_quick_as_it_can_be_and_then_the_sum(seed):
     found = assigned_stages(kinds, chains)
     merits = []
     for stops in every_cut(layers, stages):
-        own = [least_seconds(costs, kinds[a:b], capacity) for a, b in zip(stops[:-1], stops[1:], strict=True)]
+        own = [least_seconds(costs, kinds[a:b], capacity) for a, b in pairwise(stops)]
         if None not in own:
             seconds = [one[0] for one in own]
             merits.append((max(seconds), sum(seconds)))

@@ -36,7 +36,7 @@ from meshwright.plans.rules.stack_limits import limits_of
 from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
 from meshwright.plans.rules.state_dtypes import TYPE_RULES
-from meshwright.plans.rules.state_share import STATE_SHARE_RULES, state_shares_by_stack
+from meshwright.plans.rules.state_share import STATE_SHARE_RULES
 from meshwright.plans.rules.states_in_chunks import CHUNK_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
@@ -91,7 +91,7 @@ def problems_by_rule(
     legal = not any(problem.severity == "error" for _, problem in problems)
     of_stack = _found((shares_by_stack, *((layouts_by_stack,) if several else ())), whole)
     for case in cases:
-        found = _found((*STACK_RULES, state_shares_by_stack), case)
+        found = _found(STACK_RULES, case)
         if legal and case.workload is not None:
             values = values_of(case.plan, case.arch, case.workload, stack)
             found += [

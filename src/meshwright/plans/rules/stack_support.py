@@ -17,6 +17,7 @@ from meshwright.plans.rules.routing_and_capacity import capacity_by_stack
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.plans.rules.stack_optimizers import optimizer_by_stack
 from meshwright.plans.rules.state_dtypes import state_types_by_stack
+from meshwright.plans.rules.state_share import state_shares_by_stack
 from meshwright.plans.rules.states_in_chunks import chunks_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
@@ -193,5 +194,6 @@ STACK_RULES: tuple[Rule, ...] = (
     expert_order_by_stack,
     capacity_by_stack,
     adapters_by_stack,
+    state_shares_by_stack,
 )
 """What the keys of a stack's file say that it cannot do."""
