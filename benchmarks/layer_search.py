@@ -112,8 +112,8 @@ def details(one: Compared) -> str:
     most = max(parts, key=lambda name: parts[name] if name != "compute" else 0.0)
     return (
         f"- **{model} on {cluster}** ({one.gain:+.1%}): {words_of(plan, setting_layers(one))}. "
-        f"One layout: {described}, {rest}, {uniform.pipeline.choice} ×{uniform.pipeline.virtual_stages}; besides compute its largest part is "
-        f"{most}, {parts[most] / sum(parts.values()):.1%}.\n"
+        f"One layout: {described}, {rest}, {uniform.pipeline.choice} ×{uniform.pipeline.virtual_stages}; besides "
+        f"compute its largest part is {most}, {parts[most] / sum(parts.values()):.1%}.\n"
     )
 
 

@@ -59,6 +59,7 @@ SAME_NAME = {
     "options_to_plan.py": "each framework's options read as a plan",
     "summary.py": "a log in figures; a plan's answer in 40 lines",
     "linear_attention.py": "a kernel and its plain reference",
+    "state_space.py": "a kernel and its plain reference",
     "load.py": "the loader of each noun, and of weights",
     "lower_bound.py": "the bound of each search problem",
     "measure.py": "a verb and its command line",

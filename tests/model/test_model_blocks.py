@@ -219,20 +219,22 @@ def test_widths_chain_up(name: str) -> None:
 def test_training_flops_follow_the_textbook(name: str) -> None:
     """6·N per token for N active parameters without the input tables, and 6·(qk + v)·heads·positions.
 
-    A state of linear attention is written and read: as if each head saw as many positions as it is wide.
+    A state of linear attention is written and read: as if each head saw as many positions as it is wide. So is
+    Mamba-2's, of ``state`` elements for each of its width.
     """
     graph, seq = load_model(name), 4096
     arch = graph.architecture
     dense = graph.parameters_active - graph.parameters_embedding
     if arch.tied_embeddings:
         dense += arch.vocab * arch.hidden
-    linear = arch.linear.layers if arch.linear else (False,) * arch.layers
-    seen = (arch.head_dim if state else seq for state in linear)
+    seen = ({"softmax": seq, "linear": arch.head_dim, "state-space": 0}[mixer] for mixer in arch.mixers)
     positions = sum(
         most if window is None else min(seq, 2 * window)
         for most, window in zip(seen, arch.windows, strict=True)
     )
     attention = 6 * positions * arch.heads * (arch.head_dim + arch.v_head_dim)
+    if arch.state_space is not None:
+        attention += 12 * sum(arch.state_space.layers) * arch.state_space.width * arch.state_space.state
     assert 3 * graph.flops_per_token_forward(seq) == pytest.approx(6 * dense + attention, rel=2e-3)
 
 

@@ -58,6 +58,8 @@ ROUNDED_B = {
     "gemma-2b": 2.506,
     "gemma-7b": 8.538,
     "granite-3.1-2b": 2.53,
+    "granite-4.0-h-350m": 0.34,
+    "granite-4.0-h-micro": 3.19,
     "ministral-3-3b": 3.4,
     "phi-4-mini": 3.8,
     "olmo-1b": 1.18,

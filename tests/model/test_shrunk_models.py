@@ -76,10 +76,10 @@ def _cuts(graph):
 
 
 def _kinds(graph):
-    """Of every layer: whether it has experts, and whether its attention is linear."""
+    """Of every layer: whether it has experts, and how it mixes tokens."""
     arch = graph.architecture
-    parts = (part.layers if part else (False,) * arch.layers for part in (arch.moe, arch.linear))
-    return tuple(zip(*parts, strict=True))
+    routed = arch.moe.layers if arch.moe else (False,) * arch.layers
+    return tuple(zip(routed, arch.mixers, strict=True))
 
 
 def test_every_kind_of_layer_is_there(pair):

@@ -76,6 +76,15 @@ GRANITE = {
     "residual_multiplier": 0.7,
     "logits_scaling": 5.0,
 }
+MAMBA = {
+    "shared_intermediate_size": 80,
+    "num_local_experts": 0,
+    "layer_types": ["mamba", "attention", "mamba"],
+    "mamba_n_heads": 8,
+    "mamba_d_head": 12,
+    "mamba_d_state": 10,
+    "mamba_chunk_size": 5,
+}
 CAPS = {"attn_logit_softcapping": 0.5, "final_logit_softcapping": 2.0}
 LATENT = {
     "q_lora_rank": 24,
@@ -205,6 +214,15 @@ TINY: dict[str, dict[str, Any]] = {
         rope_parameters={"rope_type": "default", "rope_theta": 100.0},
     ),
     "granite": _text("granite", **GRANITE),
+    "granitemoehybrid": _text("granitemoehybrid", **GRANITE, **MAMBA, tie_word_embeddings=True),
+    "granitemoehybrid rotated": _text(
+        "granitemoehybrid",
+        **{**GRANITE, **MAMBA, "layer_types": ["mamba", "attention", "attention"]},
+        position_embedding_type="rope",
+        rope_theta=100.0,
+        mamba_conv_bias=False,
+        attention_bias=True,
+    ),
     "llama": _text("llama"),
     "llama biases": _text(
         "llama", attention_bias=True, mlp_bias=True, head_dim=20, tie_word_embeddings=True, hidden_act="relu"

@@ -1,18 +1,18 @@
 """Model and hardware FLOPs per token, and the utilisations made of them.
 
 MFU counts 6·N_active + 12·layers·heads·head_dim·seq per token: N_active without the input embedding table (a tied
-table counts once, as the head), no causal discount, no recomputation; latent attention takes the mean of its
-query-key and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311,
-appendix B, made exact for these cases), linear attention head_dim of them: what its recurrence takes. Where sequences
-are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l tokens that are
-not cut. Frozen parameters count 4 in place of 6: they have no weight gradient. ``mfu_causal`` counts only unmasked
-positions; HFU adds what is recomputed. Without backward passes the two forward passes of a token count, two thirds of
-this.
+table counts once, as the head), no causal discount, no recomputation; latent attention takes the mean of its query-key
+and value widths, a sliding layer min(seq, 2·window) positions (the convention of PaLM, arXiv 2204.02311, appendix B,
+made exact for these cases), linear attention head_dim of them: what its recurrence takes; Mamba-2 counts its own.
+Where sequences are packed with documents, twice what a token attends to stands for seq: Σ l² / Σ l of documents of l
+tokens that are not cut. Frozen parameters count 4 in place of 6: they have no weight gradient. ``mfu_causal`` counts
+only unmasked positions; HFU adds what is recomputed. Without backward passes the two forward passes of a token count,
+two thirds of this.
 """
 
 from meshwright.cost.operators.attended_positions import mean_attended_positions
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.operators.operator_types import Attention, LinearAttention
+from meshwright.model.operators.operator_types import Attention, LinearAttention, StateSpace
 from meshwright.workload.packed_documents import Documents
 
 FORWARD_PART = 1 / 3
@@ -59,5 +59,5 @@ def _attention_flops(block: Block, seq_len: int, causal: bool, documents: Docume
     return sum(
         op.flops_per_token(mean_attended_positions(op, seq_len, causal, documents))
         for op in block.operators
-        if isinstance(op, Attention | LinearAttention)
+        if isinstance(op, Attention | LinearAttention | StateSpace)
     )

@@ -27,6 +27,7 @@ from meshwright.model.operators.operator_types import (
     Linear,
     LinearAttention,
     Operator,
+    StateSpace,
 )
 from meshwright.plans.forms.long import Stages
 from meshwright.plans.forms.short import Recompute, ShortPlan
@@ -39,6 +40,7 @@ KERNELS: Mapping[type[Operator], str] = {
     ExpertLinear: "experts",
     Attention: "attention",
     LinearAttention: "attention",
+    StateSpace: "attention",
 }
 """Kinds of kernels by operator; all others move bytes."""
 MOVING = "memory_bound"

@@ -14,6 +14,8 @@ from meshwright.model.numerics import UNKNOWN, Numerics
 NormKind = Literal["rmsnorm", "layernorm", "bare-layernorm"]
 """A bare LayerNorm has neither weight nor bias."""
 Positions = Literal["rope", "learned", "alibi", "none"]
+Mixer = Literal["softmax", "linear", "state-space"]
+"""How a layer mixes the tokens of a sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,29 @@ class LinearLayers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateSpaceLayers:
+    """Mamba-2 in some layers (arXiv 2405.21060): True for each that has it.
+
+    ``heads`` heads of ``head_dim`` elements share the input and output projections of the state, B and C of ``state``
+    elements each (one group). A causal filter of ``filter_length`` positions precedes the recurrence, with a bias if
+    ``filter_bias``. ``block``: positions that a kernel processes at a time.
+    """
+
+    heads: int
+    head_dim: int
+    state: int
+    filter_length: int
+    filter_bias: bool
+    block: int
+    layers: tuple[bool, ...]
+
+    @property
+    def width(self) -> int:
+        """Elements of all heads."""
+        return self.heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """One decoder-only language model. Widths are in elements; ``windows`` has one entry per layer.
 
@@ -112,6 +137,7 @@ class Architecture:
     latent: LatentAttention | None = None
     moe: Experts | None = None
     linear: LinearLayers | None = None
+    state_space: StateSpaceLayers | None = None
     residual_after_norm: bool = False
     windows: tuple[int | None, ...]
     next_token_layers: int = 0
@@ -124,6 +150,17 @@ class Architecture:
     def centred_norms(self) -> bool:
         """Return whether norms subtract the mean first."""
         return self.norm != "rmsnorm"
+
+    @property
+    def mixers(self) -> tuple[Mixer, ...]:
+        """Return how each layer mixes the tokens of a sequence."""
+        nowhere = (False,) * self.layers
+        linear = self.linear.layers if self.linear else nowhere
+        state_space = self.state_space.layers if self.state_space else nowhere
+        return tuple(
+            "linear" if is_linear else "state-space" if is_state_space else "softmax"
+            for is_linear, is_state_space in zip(linear, state_space, strict=True)
+        )
 
     @property
     def main_layers(self) -> int:

@@ -79,4 +79,6 @@ def _architecture(arch: Architecture) -> dict[str, object]:
         data["moe"]["layers"] = sum(arch.moe.layers)
     if arch.linear is not None:
         data["linear"]["layers"] = sum(arch.linear.layers)
+    if arch.state_space is not None:
+        data["state_space"]["layers"] = sum(arch.state_space.layers)
     return data

@@ -11,6 +11,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
+from meshwright.model.operators.mamba import FILTERS
 from meshwright.model.operators.operator_types import AdaptedMatrix, LowRank, Parameter
 
 TOKEN_TABLE = f"embed.{EMBEDDING_TABLE}"
@@ -85,8 +86,8 @@ def stored_shapes(model: ModelGraph) -> dict[str, tuple[int, ...]]:
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Return whether weight decay applies to a tensor: not to norms, sinks and biases, stacked ones included."""
-    return len(shape) >= 2 and not name.endswith(".bias")
+    """Return whether weight decay applies to a tensor: not to norms, sinks, filters and biases, even stacked."""
+    return len(shape) >= 2 and not name.endswith((".bias", *(f"{filter_}.weight" for filter_ in FILTERS)))
 
 
 def units(model: ModelGraph) -> Iterator[tuple[str, Block]]:

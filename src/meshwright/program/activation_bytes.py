@@ -30,6 +30,7 @@ from meshwright.model.operators.operator_types import (
     ExpertActivation,
     ExpertLinear,
     ExpertLowRank,
+    GatedInputNorm,
     GatedNorm,
     LeaveTensor,
     Linear,
@@ -39,6 +40,7 @@ from meshwright.model.operators.operator_types import (
     Norm,
     Operator,
     Residual,
+    StateSpace,
 )
 from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
 from meshwright.program.context_parallel.linear_attention_collectives import gathered_bytes, state_bytes
@@ -129,6 +131,7 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
         return 0
     kept: Number = 0
     gathered = replace(mode, sequence_parallel=False)
+    regathers = mode.sequence_parallel and stack.tp_regathers_input
     for op in () if block.kind == "head" else block.operators:
         if op.frozen:
             continue
@@ -138,6 +141,8 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
             kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
             # x·Aᵀ and its gradient
             kept = kept + (2 * inner_bytes(op, shape, mode, stack) if isinstance(op, LowRank) else 0)
+            if isinstance(op, Linear) and op.keeps_part and regathers:
+                kept = kept + shape.product_input_bytes * op.inputs * shape.sequence_tokens(mode)
         elif isinstance(op, Embedding):
             kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
     return kept
@@ -262,6 +267,11 @@ def _linear_attention_inner(op: LinearAttention, shape: LocalShape, mode: Mode, 
     return state_bytes(op, shape, mode)
 
 
+def _state_space_inputs(op: StateSpace, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of x and Δ of this rank's heads, and of B and C, before filter and activation."""
+    return ACTIVATION_BYTES * ((op.width + op.heads) / shape.tp + 2 * op.state) * shape.tokens
+
+
 def _gated_norm_inputs(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Return the bytes of the norm's input and the gate."""
     return ACTIVATION_BYTES * 2 * op.width * shape.tokens / shape.tp
@@ -334,7 +344,9 @@ _INPUTS: dict[type[Operator], _Rule] = {
     Linear: _linear,
     Attention: _attention_inputs,
     LinearAttention: _linear_attention_inputs,
+    StateSpace: _state_space_inputs,
     GatedNorm: _gated_norm_inputs,
+    GatedInputNorm: _gated_norm_inputs,
     Activation: _activation,
     ExpertLinear: _expert_linear,
     LowRank: _low_rank,
@@ -346,6 +358,7 @@ _INNER: dict[type[Operator], _Rule] = {
     Attention: _attention_inner,
     LinearAttention: _linear_attention_inner,
     GatedNorm: _gated_norm_inner,
+    GatedInputNorm: _gated_norm_inner,
     Residual: _residual,
     LowRank: _low_rank_inner,
     ExpertLowRank: _low_rank_inner,

@@ -149,6 +149,22 @@ def test_routed_layers_keep_what_the_ledger_says(family, recompute):
     held_against_the_ledger(small(tiny(family), {"schedule": "zb-h1"}, recompute=recompute, pp=2))
 
 
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pp": 2},
+        {"pp": 2, "recompute": "full"},
+        {"pp": 2, "recompute": ("layernorm", "mlp")},
+        {"pp": 2, "tp": 2},
+        {"pp": 2, "tp": 2, "sequence_parallel": False},
+    ],
+    ids=str,
+)
+def test_state_spaces_keep_what_the_ledger_says(more):
+    held_against_the_ledger(small(tiny("granitemoehybrid"), {"schedule": "zb-h1"}, **more))
+
+
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("recompute", ["none", ("moe",), ("moe_act",)], ids=str)
 def test_padded_experts_keep_what_the_ledger_says(recompute):

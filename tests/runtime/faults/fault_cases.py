@@ -19,6 +19,7 @@ from offload_faults import OFFLOAD_FAULTS
 from packing_faults import PACKING_FAULTS
 from pipeline_vocabulary_faults import SPREAD_FAULTS
 from post_validation_faults import LATE_FAULTS
+from state_space_faults import STATE_SPACE_FAULTS
 
 from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
@@ -442,6 +443,7 @@ FAULTS = (
     *EXPERT_FAULTS,
     *PACKING_FAULTS,
     *LINEAR_FAULTS,
+    *STATE_SPACE_FAULTS,
     *NEXT_TOKEN_FAULTS,
     *TRAVEL_FAULTS,
 )

@@ -23,6 +23,7 @@ from meshwright.model.operators.operator_types import (
     ExpertActivation,
     ExpertLinear,
     ExpertLowRank,
+    GatedInputNorm,
     GatedNorm,
     Linear,
     LinearAttention,
@@ -31,6 +32,7 @@ from meshwright.model.operators.operator_types import (
     Norm,
     Operator,
     Residual,
+    StateSpace,
 )
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.model_states.state_elements import packed_bytes, parameter_elements
@@ -248,6 +250,26 @@ def _linear_attention(op: LinearAttention, phase: Phase, local: Local) -> Number
     return activated + local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, "flash", ratio)
 
 
+def _state_space(op: StateSpace, phase: Phase, local: Local) -> Number:
+    """Return the seconds of filter and recurrence: passes over what is filtered, products of blocks at flash rates.
+
+    A block of Q positions takes 2·Q·state FLOPs of scores and 2·Q·width of their products a token, and 4·state·width
+    for the states. A guess: no kernel of it was measured. Mamba-2's is written in Triton as FlashAttention 2 can be.
+    """
+    c, shape = local.forms.constants, local.shape
+    if phase == "W":
+        return 0.0
+    width, heads = op.width / shape.tp, op.heads / shape.tp
+    filtered = width + 2 * op.state
+    flops = (2.0 * op.block * (op.state + width) + 4.0 * op.state * width) * shape.tokens
+    moved = BYTES_16 * (2 * width + heads + 2 * op.state) * shape.tokens
+    around = local.moved(filtered * shape.tokens, c["reshape_bytes"])
+    if phase == "F":
+        return around + local.forms.flash(flops, moved, "flash")
+    ratio = c["attention_backward_efficiency"]
+    return around + local.forms.flash(flops * c["attention_backward_flops"], 2 * moved, "flash", ratio)
+
+
 def _gated_norm(op: GatedNorm, phase: Phase, local: Local) -> Number:
     """Return the seconds to read a row and its gate and write the result; backward as an activation."""
     elements = op.width * local.shape.tokens / local.shape.tp
@@ -321,7 +343,9 @@ RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
     Linear: _linear,
     Attention: _attention,
     LinearAttention: _linear_attention,
+    StateSpace: _state_space,
     GatedNorm: _gated_norm,
+    GatedInputNorm: _gated_norm,
     Activation: _activation,
     Residual: _residual,
     ExpertLinear: _expert_linear,

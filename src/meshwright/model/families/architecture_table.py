@@ -42,6 +42,7 @@ from meshwright.model.families.moe_decoders import (
     qwen3_moe,
 )
 from meshwright.model.families.numerics_table import read_numerics
+from meshwright.model.families.state_space_decoders import granitemoehybrid
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "bloom": bloom,
@@ -58,6 +59,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "gpt2": gpt2,
     "gpt_oss": gpt_oss,
     "granite": llama,
+    "granitemoehybrid": granitemoehybrid,
     "kimi_k2": deepseek_v3,
     "llama": llama,
     "llama4_text": llama4,

@@ -46,10 +46,10 @@ class Fields:
             return default
         return self._whole(key, value, least, most)
 
-    def optional_size(self, key: str) -> int | None:
-        """Return a whole number >= 1, or None if the key is absent or null."""
+    def optional_size(self, key: str, word: str | None = None) -> int | None:
+        """Return a whole number >= 1, or None if the key is absent, null or ``word``."""
         value = self._config.get(key)
-        return None if value is None else self._whole(key, value, 1, LARGEST_SIZE)
+        return None if value is None or value == word else self._whole(key, value, 1, LARGEST_SIZE)
 
     def flag(self, key: str, default: bool) -> bool:
         """Return true or false."""

@@ -34,6 +34,7 @@ from meshwright.model.families.moe_numerics import (
     mixtral,
     qwen_moe,
 )
+from meshwright.model.families.state_space_decoders import granitemoehybrid_numerics
 from meshwright.model.numerics import Numerics
 
 FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
@@ -51,6 +52,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "gpt2": gpt2,
     "gpt_oss": gpt_oss,
     "granite": granite,
+    "granitemoehybrid": granitemoehybrid_numerics,
     "kimi_k2": deepseek_v3,
     "llama": llama,
     "minimax": minimax_numerics,

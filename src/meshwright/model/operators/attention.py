@@ -1,14 +1,16 @@
-"""The attention part of a decoder layer as a chain of operators.
+"""The attention part of a decoder layer, or what stands in its place, as a chain of operators.
 
 Plain (multi-head, grouped): norm → enter → qkv → [head norms] → attention → o → leave → [norm] → residual.
 Latent (DeepSeek-V2, arXiv 2405.04434): the down-projections and their norms run on sequence shards, only the
 compressed rows are gathered, and the up-projections are cut by heads.
-Linear (MiniMax-01, arXiv 2501.08313): norm → enter → qkv and gate → attention → gated norm → o → leave →
-residual. Rotary embeddings, soft caps and scales are elementwise and belong to the attention operator's kernel; their
-FLOPs are not counted (< 0.1 %).
+Linear (MiniMax-01, arXiv 2501.08313): norm → enter → qkv and gate → attention → gated norm → o → leave → residual.
+Mamba-2: ``model/operators/mamba.py``.
+Rotary embeddings, soft caps and scales are elementwise and belong to the attention operator's kernel; their FLOPs are
+not counted (< 0.1 %).
 """
 
-from meshwright.model.architecture import Architecture, LatentAttention
+from meshwright.model.architecture import Architecture, LatentAttention, Mixer
+from meshwright.model.operators.mamba import state_space_part
 from meshwright.model.operators.operator_types import (
     Attention,
     EnterTensor,
@@ -26,20 +28,22 @@ from meshwright.model.operators.parameter_tensors import linear_tensors, norm_te
 ATTENTION_RESIDUAL = "attention_residual"
 
 
-def attention_part(arch: Architecture, window: int | None, linear: bool = False) -> tuple[Operator, ...]:
-    """Return the operators of one layer's attention; ``window`` in positions, None = all.
-
-    ``linear``: without a softmax.
-    """
+def attention_part(arch: Architecture, window: int | None, mixer: Mixer = "softmax") -> tuple[Operator, ...]:
+    """Return the operators by which one layer mixes tokens; ``window`` in positions, None = all."""
     norm = Norm(
         name="input_norm",
         width=arch.hidden,
         parameters=norm_tensors("input_layernorm", arch.hidden, arch.norm),
     )
-    if linear:
-        return norm, *_linear(arch), *_output(arch, "linear_attn")
+    width = arch.heads * arch.v_head_dim
+    if mixer == "linear":
+        return norm, *_linear(arch), *_output(arch, "linear_attn.o_proj", width)
+    if mixer == "state-space":
+        assert arch.state_space is not None
+        part = state_space_part(arch.state_space, arch.hidden)
+        return norm, *part, *_output(arch, "mamba.out_proj", arch.state_space.width)
     core = _plain(arch, window) if arch.latent is None else _latent(arch, arch.latent, window)
-    return norm, *core, *_output(arch)
+    return norm, *core, *_output(arch, "self_attn.o_proj", width)
 
 
 def _linear(arch: Architecture) -> tuple[Operator, ...]:
@@ -192,15 +196,16 @@ def _attention(
     )
 
 
-def _output(arch: Architecture, prefix: str = "self_attn") -> tuple[Operator, ...]:
-    width = arch.heads * arch.v_head_dim
+def _output(arch: Architecture, tensor: str, width: int) -> tuple[Operator, ...]:
+    """Return the projection of ``width`` elements to the stream, and the residual."""
+    bias = arch.output_bias and not tensor.startswith("mamba")
     o = Linear(
         name="o",
         place="tensor",
         inputs=width,
         outputs=arch.hidden,
         split="row",
-        parameters=linear_tensors(f"{prefix}.o_proj", arch.hidden, width, "row", arch.output_bias),
+        parameters=linear_tensors(tensor, arch.hidden, width, "row", bias),
     )
     leave = LeaveTensor(name="leave_attention", width=arch.hidden)
     stream = "input_norm" if arch.residual_after_norm else None

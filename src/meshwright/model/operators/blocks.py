@@ -6,7 +6,7 @@ Multi-token-prediction layers are blocks of their own, before the head.
 
 from itertools import groupby
 
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, Mixer
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.attention import attention_part
 from meshwright.model.operators.feedforward import feedforward_part
@@ -30,10 +30,9 @@ EMBEDDING_TABLE = "embed_tokens.weight"
 def build_graph(arch: Architecture) -> ModelGraph:
     """Return the graph of a model: embed ×1, the layers in order, head ×1."""
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
-    linear = arch.linear.layers if arch.linear else (False,) * arch.layers
     plain = arch.main_layers
     further = [min(2, max(0, layer + 1 - plain)) for layer in range(arch.layers)]
-    kinds = list(zip(routed, linear, arch.windows, further, strict=True))
+    kinds = list(zip(routed, arch.mixers, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))
     layers = [_layer(arch, *kind) for kind in distinct]
     runs = [(1 + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
@@ -45,14 +44,14 @@ def build_graph(arch: Architecture) -> ModelGraph:
     )
 
 
-def _layer(arch: Architecture, moe: bool, linear: bool, window: int | None, further: int) -> Block:
-    """Return one decoder layer, named ``dense`` or ``moe``, with ``linear`` or its window if it has one.
+def _layer(arch: Architecture, moe: bool, mixer: Mixer, window: int | None, further: int) -> Block:
+    """Return one decoder layer, named ``dense`` or ``moe``, with its mixer if that is no softmax, or its window.
 
     ``further`` is 1 for the first multi-token-prediction layer, which has a copy of the table, 2 for the others.
     """
-    name = ("moe" if moe else "dense") + ("-linear" if linear else "")
+    name = ("moe" if moe else "dense") + ("" if mixer == "softmax" else f"-{mixer}")
     name += "" if window is None else f"-window-{window}"
-    operators = (*attention_part(arch, window, linear), *feedforward_part(arch, arch.moe if moe else None))
+    operators = (*attention_part(arch, window, mixer), *feedforward_part(arch, arch.moe if moe else None))
     if further:
         table = _vocabulary(arch, EMBEDDING_TABLE)
         before = before_layer(arch, table, first=further == 1)

@@ -95,13 +95,15 @@ class Linear(Operator):
     """Linear map y = x·Wᵀ (+ b): (tokens, inputs) → (tokens, outputs).
 
     ``split`` is the width cut over tp: column = outputs, row = inputs, whole = neither.
-    ``saves_input`` is False if another operator already saves the input for the backward pass.
+    ``saves_input`` is False if another operator already saves the input for the backward pass. ``keeps_part``: where
+    that one gathers the input over tp for its weights, this one keeps its rank's part until then.
     """
 
     inputs: int
     outputs: int
     split: Split
     saves_input: bool = True
+    keeps_part: bool = False
 
     def flops_per_token(self, positions: float) -> float:
         """Return 2·inputs·outputs."""
@@ -158,6 +160,36 @@ class GatedNorm(Operator):
     """Gated norm σ(gate)·RMSNorm(x) over ``width`` elements cut over tp: a row's mean of squares is summed over tp."""
 
     width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedInputNorm(GatedNorm):
+    """Norm of a gated value, RMSNorm(x·silu(gate)), over ``width`` elements cut over tp as those of ``GatedNorm``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSpace(Operator):
+    """Causal filter and recurrence of Mamba-2: h_t = exp(Δ_t·A)·h_{t−1} + Δ_t·B_tᵀ·x_t and y_t = C_t·h_t + D·x_t.
+
+    Heads are cut over tp; B and C, of ``state`` elements each, are the same for all heads, so that each rank filters
+    them whole. It reads a gate, x and Δ concatenated, then B and C, and passes the gate on. Kernels process a sequence
+    in blocks of ``block`` positions (state-space duality, arXiv 2405.21060, section 6).
+    """
+
+    heads: int
+    head_dim: int
+    state: int
+    filter_length: int
+    block: int
+
+    def flops_per_token(self, positions: float) -> float:
+        """Return the recurrence's 4·width·state; blocks' products are extra work of the kernel, the filter < 0.1 %."""
+        return 4.0 * self.width * self.state
+
+    @property
+    def width(self) -> int:
+        """Width of x or of the gate, all heads together."""
+        return self.heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

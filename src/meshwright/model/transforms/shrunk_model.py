@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, lcm
 
-from meshwright.model.architecture import Architecture, Experts, LatentAttention
+from meshwright.model.architecture import Architecture, Experts, LatentAttention, StateSpaceLayers
 from meshwright.model.graph import ModelGraph
 from meshwright.model.numerics import HeadDecay, Numerics
 from meshwright.model.operators.blocks import build_graph
@@ -39,7 +39,9 @@ EXPERT_WIDTH = 4
 """Feed-forward elements of an expert per etp rank."""
 GROUPS = 4
 BLOCK = 3
-"""Positions that a kernel of linear attention processes at a time."""
+"""Positions that a kernel of linear attention or Mamba-2 processes at a time."""
+STATE = 6
+"""Elements of a head's B and C."""
 
 
 def layer_kinds(arch: Architecture) -> int:
@@ -99,6 +101,7 @@ def shrunk_model(
         latent=latent,
         moe=moe,
         linear=linear,
+        state_space=arch.state_space and _state_space(arch.state_space, chosen, tp, wide(HEAD_DIM)),
         vocab=VOCABULARY,
         windows=lengths.windows(arch, chosen),
         max_positions=seq_len + 3,
@@ -109,12 +112,11 @@ def shrunk_model(
 
 
 def _firsts(arch: Architecture) -> list[int]:
-    """Return the first layer of each kind: equal window, equal rotation, a softmax or none, experts or none."""
+    """Return the first layer of each kind: equal window, equal rotation, the same mixer, experts or none."""
     rotary = arch.numerics.rotary or (None,) * arch.layers
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
-    linear = arch.linear.layers if arch.linear else (False,) * arch.layers
     kinds: dict[object, int] = {}
-    for layer, kind in enumerate(zip(arch.windows, rotary, linear, routed, strict=True)):
+    for layer, kind in enumerate(zip(arch.windows, rotary, arch.mixers, routed, strict=True)):
         if layer < arch.main_layers:
             kinds.setdefault(kind, layer)
     return list(kinds.values())
@@ -161,6 +163,18 @@ def _experts(moe: Experts, chosen: Sequence[int], tp: int, ep: int, etp: int, wi
         intermediate=width * etp,
         shared_intermediate=width * tp if moe.shared_intermediate else 0,
         layers=tuple(moe.layers[layer] for layer in chosen),
+    )
+
+
+def _state_space(layers: StateSpaceLayers, chosen: Sequence[int], tp: int, head_dim: int) -> StateSpaceLayers:
+    """Return two heads for each tp rank, with a small state; filters stay as long as they are."""
+    return replace(
+        layers,
+        heads=2 * tp,
+        head_dim=head_dim,
+        state=STATE,
+        block=BLOCK,
+        layers=tuple(layers.layers[layer] for layer in chosen),
     )
 
 

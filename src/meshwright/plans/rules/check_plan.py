@@ -37,6 +37,7 @@ from meshwright.plans.rules.stack_limits.plan_values import values_of
 from meshwright.plans.rules.stack_support import DEVICE_RULES, STACK_RULES
 from meshwright.plans.rules.state_dtypes import TYPE_RULES
 from meshwright.plans.rules.state_share import STATE_SHARE_RULES
+from meshwright.plans.rules.state_space_layers import STATE_SPACE_RULES
 from meshwright.plans.rules.states_in_chunks import CHUNK_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     *FORWARD_ONLY_RULES,
     *ADAPTER_RULES,
     *STATE_SHARE_RULES,
+    *STATE_SPACE_RULES,
 )
 
 ONE_LAYOUT_RULES: tuple[Rule, ...] = (device_product, layers_and_stages)

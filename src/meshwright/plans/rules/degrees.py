@@ -83,6 +83,8 @@ def _widths(arch: Architecture) -> dict[str, int]:
         del widths["kv_heads"]
     if arch.intermediate:
         widths["ffn"] = arch.intermediate
+    if arch.state_space is not None:
+        widths["Mamba-2 heads"] = arch.state_space.heads
     if arch.moe is not None and arch.moe.shared_intermediate:
         widths["shared experts' ffn"] = arch.moe.shared_intermediate
     return widths

@@ -96,12 +96,13 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
 def _regathered_inputs(block: Block) -> dict[str, EnterTensor]:
     """Return, by operator, the entering edge whose result its weight gradient needs again.
 
-    That is the operator behind the edge, or its first adapter where its own weights are frozen.
+    That is the operator behind the edge, or its first adapter where its own weights are frozen. An edge before another
+    edge has none: Mamba-2 keeps B and C of all tokens.
     """
     found: dict[str, EnterTensor] = {}
     of = sources(block.operators)
     for before, op in zip(block.operators, block.operators[1:], strict=False):
-        if not isinstance(before, EnterTensor):
+        if not isinstance(before, EnterTensor) or isinstance(op, EnterTensor):
             continue
         reading = (op, *(o for o in block.operators if isinstance(o, LowRank) and before.name in of[o.name]))
         needing = next((reader for reader in reading if not reader.frozen), None)

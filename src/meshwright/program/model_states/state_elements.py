@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from meshwright.model.graph import Block
-from meshwright.model.operators.operator_types import LowRank, Norm, Operator, Parameter
+from meshwright.model.operators.operator_types import LowRank, Norm, Operator, Parameter, StateSpace
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.program.program_parts import ProgramParts
 from meshwright.stack.stack import Stack
@@ -218,8 +218,11 @@ def packed_bytes(parameter: Parameter, elements: Number, shape: LocalShape, *, e
 
 
 def is_partial(parameter: Parameter, op: Operator) -> bool:
-    """Return true if each tp rank applies a whole parameter to only a part of the work (head norms, adapters)."""
-    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm | LowRank)
+    """Return true if each tp rank applies a whole parameter to only a part of the work.
+
+    So it is with norms of heads, adapters, and Mamba-2's filter of B and C.
+    """
+    return parameter.tp_dim is None and op.place == "tensor" and isinstance(op, Norm | LowRank | StateSpace)
 
 
 def parameter_elements(parameter: Parameter, shape: LocalShape, *, expert: bool) -> Number:

@@ -17,6 +17,7 @@ from meshwright.model.operators.operator_types import (
     ExpertActivation,
     ExpertLinear,
     ExpertLowRank,
+    GatedInputNorm,
     GatedNorm,
     LeaveTensor,
     Linear,
@@ -26,6 +27,7 @@ from meshwright.model.operators.operator_types import (
     Norm,
     Operator,
     Residual,
+    StateSpace,
 )
 from meshwright.runtime.kernels.activation import ActivationKernel
 from meshwright.runtime.kernels.attention.latent_attention import (
@@ -49,6 +51,8 @@ from meshwright.runtime.kernels.moe.dispatch_combine import CombineKernel, Dispa
 from meshwright.runtime.kernels.moe.expert_linear import ExpertLinearKernel
 from meshwright.runtime.kernels.moe.router import ROUTER, RouterKernel
 from meshwright.runtime.kernels.norm import HeadNormKernel, NormKernel
+from meshwright.runtime.kernels.state_space.gated_input_norm import GatedInputNormKernel
+from meshwright.runtime.kernels.state_space.state_space import StateSpaceKernel
 from meshwright.runtime.kernels.vocabulary.cross_entropy import LossKernel, ShareOfLossKernel
 from meshwright.runtime.kernels.vocabulary.learned_positions import PositionsKernel
 from meshwright.runtime.kernels.vocabulary.token_embedding import EmbeddingKernel
@@ -63,6 +67,7 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     ExpertActivation: ActivationKernel,
     ExpertLinear: ExpertLinearKernel,
     ExpertLowRank: ExpertLowRankKernel,
+    GatedInputNorm: GatedInputNormKernel,
     GatedNorm: GatedNormKernel,
     LeaveTensor: BoundaryKernel,
     Linear: LinearKernel,
@@ -71,6 +76,7 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     LowRank: LowRankKernel,
     Norm: NormKernel,
     Residual: ResidualKernel,
+    StateSpace: StateSpaceKernel,
 }
 """The kernel of each kind of operator that the runtime executes."""
 HEADS = ("q_norm", "k_norm")

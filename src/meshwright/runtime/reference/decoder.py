@@ -28,6 +28,7 @@ from meshwright.runtime.reference.latent_attention import latent_heads
 from meshwright.runtime.reference.linear_attention import linear_attention_output
 from meshwright.runtime.reference.routing import Choice, imbalance, moved
 from meshwright.runtime.reference.softmax_attention import places, positioned, softmax_attention
+from meshwright.runtime.reference.state_space import state_space_output
 
 NO_LABEL = -100
 
@@ -167,7 +168,10 @@ class Decoder:
         """Return the stream with a layer's attention added."""
         unit = f"layers.{layer}"
         n_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
-        if self.arch.linear is not None and self.arch.linear.layers[layer]:
+        mixer = self.arch.mixers[layer]
+        if mixer == "state-space":
+            y_BLD = state_space_output(self.arch, self.tensors, layer, n_BLD)
+        elif mixer == "linear":
             y_BLD = linear_attention_output(self.arch, self.numerics, self.tensors, layer, n_BLD, self.begins)
         else:
             y_BLD = self._softly_attended(layer, n_BLD)

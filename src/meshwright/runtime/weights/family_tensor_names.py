@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from meshwright.errors import Problem, UnsupportedError, nearest
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import TOKEN_TABLE, base_shapes
+from meshwright.model.operators.mamba import FILTERS
 from meshwright.runtime.weights.expert_tensor_names import EXPERTS, GPT_OSS, MIXTRAL, ONE_BY_ONE, ExpertNames
 from meshwright.runtime.weights.stored_parts import Part, Place
 
@@ -96,6 +97,14 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     ),
     "gpt_oss": Checkpoint(inner={"mlp.gate": "mlp.router"}, experts=GPT_OSS),
     "granite": PLAIN,
+    "granitemoehybrid": Checkpoint(
+        inner={"mlp.down_proj": "shared_mlp.output_linear"},
+        fused={
+            "shared_mlp.input_linear": GATE_UP,
+            "mamba.in_proj": ("mamba.gate_proj", "mamba.x_proj", "mamba.bc_proj", "mamba.dt_proj"),
+            "mamba.conv1d": FILTERS,
+        },
+    ),
     "kimi_k2": PLAIN,
     "llama": PLAIN,
     "minimax": Checkpoint(

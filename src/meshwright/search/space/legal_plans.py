@@ -26,6 +26,7 @@ from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.rules.routing_and_capacity import shares_padding
 from meshwright.plans.rules.stack_limits.limits import StackLimit
+from meshwright.plans.rules.state_space_layers import NO_CONTEXT
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import ScheduleKind
@@ -268,12 +269,15 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     widths = {"heads": arch.heads, "hidden": arch.hidden, "ffn": arch.intermediate}
     widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
     widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
+    widths |= {"Mamba-2 heads": arch.state_space.heads} if arch.state_space else {}
     for name, width in widths.items():
         cutter.cut((f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0))
     cutter.cut((f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers))
     if shares_padding(setting.workload):
         alone = cutter.column("cp") * cutter.column("tp") == 1
         cutter.cut(("cp and tp share a scope whose experts are padded", alone))
+    if arch.state_space is not None:
+        cutter.cut((NO_CONTEXT, cutter.column("cp") == 1))
     cp = cutter.column("cp")
     cutter.cut(
         (f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))

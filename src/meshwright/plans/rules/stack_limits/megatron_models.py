@@ -31,6 +31,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
         ("biases", bias_kind(arch) is None, bias_facts(arch), "all, none, or only q, k and v"),
         ("chunked attention", arch.family == CHUNKED, "", "windows"),
         ("linear attention", arch.linear is not None, "", "attention with a softmax"),
+        ("Mamba-2", arch.state_space is not None, "", "attention"),
         ("widths of windows", len(widths) > 1, sorted(widths), "one width"),
         ("rope_theta", not float(arch.rope_theta).is_integer(), arch.rope_theta, "a whole number"),
     ):

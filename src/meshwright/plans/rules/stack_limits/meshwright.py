@@ -157,7 +157,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     RuntimeLimit(
         what="model",
         runs=(
-            "decoders with grouped heads, latent or linear attention, windows, sinks, head norms, biases, "
+            "decoders with grouped heads, latent or linear attention, Mamba-2, windows, sinks, head norms, biases, "
             "tied embeddings, any rotation of the zoo, routed and shared experts, with or without a capacity"
         ),
         refused="unknown arithmetic",

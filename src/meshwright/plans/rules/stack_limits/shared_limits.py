@@ -8,6 +8,7 @@ from meshwright.errors import Problem
 from meshwright.plans.forms.short import DEFAULT_RANK_ORDER
 from meshwright.plans.rules.stack_limits.limits import StackLimit, limit
 from meshwright.plans.rules.stack_limits.plan_values import Flags, PlanValues
+from meshwright.plans.rules.state_space_layers import documents_of_state_spaces
 
 DEGREES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 
@@ -70,10 +71,17 @@ def fp8_recipe(plan: PlanValues) -> Iterator[Problem]:
         yield Problem("workload.fp8_recipe", recipe, rule, f"fp8_recipe: {known[0]}")
 
 
+@limit("begins no state of Mamba-2 again with a document")
+def state_space_documents(plan: PlanValues) -> Iterator[Problem]:
+    """Refuse packed documents of a question; a plan of a file is refused by the law that every plan keeps."""
+    yield from documents_of_state_spaces(plan.arch, plan.workload)
+
+
 EVERY_STACK: tuple[StackLimit, ...] = (
     rank_order,
     gather,
     tensor_families,
     expert_families,
     fp8_recipe,
+    state_space_documents,
 )

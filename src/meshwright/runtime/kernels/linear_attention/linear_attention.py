@@ -153,6 +153,11 @@ class GatedNormKernel:
         (weight,) = self.op.parameters
         return self.setting.named(weight)
 
+    @property
+    def epsilon(self) -> float:
+        """ε of the statistics."""
+        return self.setting.numerics.linear_norm_epsilon
+
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
         """Return the gated norm of (sequence, batch, width / tp); with tp, ``x`` includes the rows' sums of squares."""
         value, gate, *summed = x
@@ -213,5 +218,4 @@ class GatedNormKernel:
         return through, visit.kept["input"].to(squares) * self._scale(squares)
 
     def _scale(self, squares: torch.Tensor) -> torch.Tensor:
-        epsilon = self.setting.numerics.linear_norm_epsilon
-        return squares.div(self.op.width).add_(epsilon).rsqrt_()[..., None]
+        return squares.div(self.op.width).add_(self.epsilon).rsqrt_()[..., None]

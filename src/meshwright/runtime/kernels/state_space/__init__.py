@@ -1,0 +1,1 @@
+"""Mamba-2 kernels of the heads of one rank."""
