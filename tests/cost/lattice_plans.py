@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.cluster.load import load_cluster
-from meshwright.model.architecture import Architecture, Experts, LinearLayers
+from meshwright.model.architecture import Architecture, Experts, LinearLayers, StateSpaceLayers
 from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.conversion import expand
@@ -88,10 +88,25 @@ LINEAR = replace(
     residual_after_norm=True,
     linear=LinearLayers(block=64, layers=(True, True, True, False) * 4),
 )
+STATE_SPACE = replace(
+    TIED,
+    name="state-space",
+    state_space=StateSpaceLayers(
+        heads=32,
+        head_dim=64,
+        state=32,
+        filter_length=4,
+        filter_bias=True,
+        block=64,
+        layers=(True, True, True, False) * 4,
+    ),
+)
 
 MODELS = {architecture.name: build_graph(architecture) for architecture in (TIED, UNTIED, SPARSE)}
 LINEAR_MODELS = {LINEAR.name: build_graph(LINEAR)}
 """With linear attention in most layers: in tests of their own."""
+STATE_SPACE_MODELS = {STATE_SPACE.name: build_graph(STATE_SPACE)}
+"""With Mamba-2 in most layers: in a test of their own."""
 CLUSTERS = {
     "h100-sxm-80gb x 8": 64,
     "a100-sxm-80gb x 16": 64,
@@ -181,7 +196,10 @@ def family(
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
     setting = Setting(
-        (MODELS | LINEAR_MODELS)[model], load_cluster(cluster), Workload(**workload), load_stack(stack)
+        (MODELS | LINEAR_MODELS | STATE_SPACE_MODELS)[model],
+        load_cluster(cluster),
+        Workload(**workload),
+        load_stack(stack),
     )
     header = ShortPlan(
         plan=1,

@@ -20,6 +20,7 @@ from lattice_plans import (
     SEQ_LEN,
     SPLIT,
     STACKS,
+    STATE_SPACE_MODELS,
     TURNED_SPLIT,
     TURNED_WHOLE,
     TWICE,
@@ -172,6 +173,14 @@ def test_closed_forms_equal_the_simulated_program_with_packed_documents(model):
 @pytest.mark.parametrize("cluster", ["h100-sxm-80gb x 8", "a100-sxm-80gb x 16"])
 def test_closed_forms_equal_the_simulated_program_with_linear_attention(cluster, model, schedules, count):
     hold_together(family(model, cluster, "megatron-core", count, seed=0, schedules=schedules))
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("model", STATE_SPACE_MODELS)
+@pytest.mark.parametrize("stack", ["generic", "meshwright", "megatron-lm-2021"])
+def test_closed_forms_equal_the_simulated_program_with_state_spaces(stack, model, schedules):
+    hold_together(family(model, "h100-sxm-80gb x 8", stack, PLANS_PER_FAMILY, seed=0, schedules=schedules))
 
 
 @pytest.mark.quick_cases(2)

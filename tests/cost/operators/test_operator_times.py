@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from lattice_plans import LINEAR_MODELS, MODELS, SEQ_LEN
+from lattice_plans import LINEAR_MODELS, MODELS, SEQ_LEN, STATE_SPACE_MODELS
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.operators.kernel_and_collective_times import hardware_times_for
@@ -31,7 +31,7 @@ WITHOUT_ARITHMETIC = {EnterTensor, LeaveTensor, Combine}
 ADAPTED = [with_adapters(graph, Adapter(rank=8)) for graph in MODELS.values()]
 OPERATORS = {
     (type(op).__name__, op.name): op
-    for graph in (*MODELS.values(), *LINEAR_MODELS.values(), *ADAPTED)
+    for graph in (*MODELS.values(), *LINEAR_MODELS.values(), *STATE_SPACE_MODELS.values(), *ADAPTED)
     for block in graph.blocks
     for op in block.operators
 }

@@ -7,6 +7,7 @@ from meshwright.runtime.kernels.state_space.state_space_recurrence import Recurr
 from meshwright.runtime.reference.state_space import filtered, recurred
 
 BATCH, HEADS, LENGTH, WIDTH, STATE, TAPS = 2, 3, 17, 5, 4, 3
+NO_BORDERS = torch.zeros(BATCH, LENGTH, dtype=torch.long)
 
 
 def drawn(*sizes):
@@ -51,7 +52,7 @@ def test_strong_decays_leave_no_infinities(inputs):
 
 
 def test_the_plain_reference_is_the_recurrence(inputs):
-    found = recurred(*(part.transpose(0, 1) for part in (inputs[1], inputs[0], *inputs[2:])))
+    found = recurred(*(part.transpose(0, 1) for part in (inputs[1], inputs[0], *inputs[2:])), NO_BORDERS)
     torch.testing.assert_close(found.transpose(0, 1), by_position(*inputs), rtol=1e-12, atol=1e-12)
 
 
@@ -65,5 +66,5 @@ def test_a_filter_sees_a_position_and_those_before_it(biased):
         summed = sum(terms) + (bias if biased else 0)
         torch.testing.assert_close(found[at], torch.nn.functional.silu(summed), rtol=1e-12, atol=1e-12)
     tensors = {"f.weight": weight} | ({"f.bias": bias} if biased else {})
-    plain = filtered(tensors, "f", x.transpose(0, 1)).transpose(0, 1)
+    plain = filtered(tensors, "f", x.transpose(0, 1), NO_BORDERS).transpose(0, 1)
     torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-12)

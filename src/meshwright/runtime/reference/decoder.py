@@ -170,7 +170,7 @@ class Decoder:
         n_BLD = self._norm(f"{unit}.input_layernorm", x_BLD)
         mixer = self.arch.mixers[layer]
         if mixer == "state-space":
-            y_BLD = state_space_output(self.arch, self.tensors, layer, n_BLD)
+            y_BLD = state_space_output(self.arch, self.tensors, layer, n_BLD, self.begins)
         elif mixer == "linear":
             y_BLD = linear_attention_output(self.arch, self.numerics, self.tensors, layer, n_BLD, self.begins)
         else:
