@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from meshwright.present.console import percent
-from meshwright.present.plan_answers.layout_text import layout_words, pipeline_words, recompute_words
+from meshwright.present.plan_answers.layout_text import proposal_words
 from meshwright.units import format_seconds
 
 
@@ -18,17 +18,28 @@ REGRET = "regret: the loss to the best plan that 80 % of drawn errors stay below
 
 
 def fastest_lines(data: dict[str, Any]) -> Iterator[str]:
-    """Yield a line about the fastest plan if another one is recommended."""
+    """Yield a line about the fastest plan if another one is recommended, and one about plans by ranges of layers."""
+    yield from _ranges_line(data.get("ranges"))
     first, fastest = data["plans"][0], data["fastest"]
-    if len(data["clusters"]) > 1 or first["regret"] is None or first["plan"] == fastest["plan"]:
+    same = all(first[form] == fastest[form] for form in ("plan", "long"))
+    if len(data["clusters"]) > 1 or first["regret"] is None or same:
         return
-    plan, step_s = fastest["plan"], fastest["predict"]["step_time_s"]
+    step_s = fastest["predict"]["step_time_s"]
     more = first["predict"]["step_time_s"] / step_s - 1
-    yield (
-        f"Fastest by prediction, {-more / (1 + more):.1%}: {layout_words(plan['layout'])}, "
-        f"{pipeline_words(plan['pipeline'])}, micro-batch {plan['pipeline']['micro_batch']}, {plan['sharding']}, "
-        f"recompute {recompute_words(fastest)}, {format_seconds(step_s)}"
-    )
+    yield f"Fastest by prediction, {-more / (1 + more):.1%}: {proposal_words(fastest)}, {format_seconds(step_s)}"
+
+
+def _ranges_line(ranges: dict[str, Any] | None) -> Iterator[str]:
+    """Yield what a search by ranges of layers found, beside the plans with one layout."""
+    if ranges is None or ranges["step_time_s"] is None:
+        return
+    best, gain = format_seconds(ranges["step_time_s"]), ranges["gain"]
+    if gain is None:
+        against = "no plan with one layout for all layers fits"
+    else:
+        against = f"{abs(gain):.1%} {'less' if gain > 0 else 'more'} than with one layout for all layers"
+    proposed = "" if ranges["proposed"] else "; not proposed, the difference is too small to tell"
+    yield f"By ranges of layers: {best}, {against}; gap to the lower bound {ranges['gap']:.1%}{proposed}."
 
 
 def left_out_line(data: dict[str, Any]) -> str:

@@ -36,6 +36,25 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     return ", ".join([*choices, *([] if stages == "balanced" else [f"stages {stages_in_words(stages)}"])])
 
 
+def proposal_words(proposal: Mapping[str, Any]) -> str:
+    """Return the choices of a proposed plan in a few words; with several layouts, each with its layers."""
+    if _has_layouts(proposal):
+        return plan_words(proposal["long"])
+    return ", ".join(_choices(proposal["plan"], recompute_words(dict(proposal))))
+
+
+def proposal_layout_words(proposal: Mapping[str, Any]) -> str:
+    """Return the degrees of a proposed plan; with several layouts, those of most layers and how many others."""
+    words = layout_words(proposal["plan"]["layout"])
+    others = len(proposal["long"]["layouts"]) - 1 if _has_layouts(proposal) else 0
+    return f"{words} +{others} layout{'s' if others > 1 else ''}" if others else words
+
+
+def _has_layouts(proposal: Mapping[str, Any]) -> bool:
+    """Return true if layers of a proposed plan have several layouts."""
+    return proposal.get("long") is not None and len(proposal["long"]["layouts"]) > 1
+
+
 def _choices(plan: Mapping[str, Any], recompute: str) -> list[str]:
     """Return degrees, schedule, micro-batch, sharding and recomputation of a plan in its short form."""
     pipeline = plan["pipeline"]

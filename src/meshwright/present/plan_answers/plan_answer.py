@@ -20,8 +20,8 @@ from meshwright.present.plan_answers.fastest_and_regret import (
 )
 from meshwright.present.plan_answers.layout_text import (
     dtype_lines,
-    layout_words,
     pipeline_words,
+    proposal_layout_words,
     recompute_words,
 )
 from meshwright.present.plan_answers.prediction import interval, print_memory
@@ -113,7 +113,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
         usd = report["usd_per_step"]
         table.add_row(
             str(number),
-            layout_words(plan["layout"]),
+            proposal_layout_words(proposal),
             str(pipeline["micro_batch"]),
             pipeline_words(pipeline),
             plan["sharding"],

@@ -17,8 +17,9 @@ from meshwright.present.plan_answers.fastest_and_regret import (
 )
 from meshwright.present.plan_answers.layout_text import (
     dtype_lines,
-    layout_words,
     pipeline_words,
+    proposal_layout_words,
+    proposal_words,
     recompute_words,
 )
 from meshwright.present.plan_answers.prediction import KINDS, PARTS, interval
@@ -72,7 +73,6 @@ def _print(out: Console, title: str, *texts: str, lines: int = 2) -> None:
 
 def _print_best(out: Console, best: dict[str, Any]) -> None:
     plan, report = best["plan"], best["predict"]
-    pipeline = plan["pipeline"]
     title = f"Recommended plan of {plan['model']} on {plan['cluster']}"
     out.print(f"[bold]{escape(textwrap.shorten(title, out.width, placeholder=' …'))}[/bold]")
     name, mfu = shown_mfu(report)
@@ -80,8 +80,7 @@ def _print_best(out: Console, best: dict[str, Any]) -> None:
     _print(
         out,
         "",
-        f"{layout_words(plan['layout'])}, {pipeline_words(pipeline)}, micro-batch {pipeline['micro_batch']}, "
-        f"{plan['sharding']}, recompute {recompute_words(best)}",
+        proposal_words(best),
         f"{format_seconds(report['step_time_s'])} per step ({interval(report)}), "
         f"{report['tokens_per_s_per_device']:,.0f} tokens/s per device, {name} {percent(mfu)}"
         + ("" if usd is None else f", ${usd:,.{2 if usd >= 1 else 4}f} per step"),
@@ -97,7 +96,7 @@ def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
         plan, report = proposal["plan"], proposal["predict"]
         table.add_row(
             str(number),
-            layout_words(plan["layout"]),
+            proposal_layout_words(proposal),
             str(plan["pipeline"]["micro_batch"]),
             pipeline_words(plan["pipeline"]),
             plan["sharding"],

@@ -189,7 +189,8 @@ def answer(
     if question.layers == "ranges":
         ranges = ranged_answer(found, known, question.header, setting, scope, recommendation(question))
         proposals = (*ranges.proposals, *proposals)[: question.top]
-    quickest = min((*proposals, quickest), key=lambda one: one.report.step_time_s)
+    by_ranges = (ranges.fastest,) if ranges is not None and ranges.fastest is not None else ()
+    quickest = min((*proposals, quickest, *by_ranges), key=lambda one: one.report.step_time_s)
     first, *others = proposals
     others = [with_node_remark(one, setting.cluster.pool) for one in others]
     ratio = pair_interval(setting).high

@@ -41,11 +41,15 @@ PIPELINES = 4
 
 @dataclass(frozen=True)
 class RangeAnswer:
-    """The search for plans whose layers differ: ``gain`` over the best plan with one layout, in parts of its step."""
+    """The search for plans whose layers differ: ``gain`` over the best plan with one layout, in parts of its step.
+
+    ``fastest`` is the quickest of them, proposed or not; None where nothing was found.
+    """
 
     search: RangeSearch
     proposals: tuple[Proposal, ...]
     gain: float | None
+    fastest: Proposal | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the public form; seconds, and parts of a step."""
@@ -82,7 +86,10 @@ def ranged_answer(
     gain = 1 - plans[0].step_s / best_s if plans and np.isfinite(best_s) else None
     better = _better(plans, found, known, setting, aim)
     proposals = tuple(_proposal(one, regret, setting, best_s) for one, regret in better)
-    return RangeAnswer(search, proposals, gain)
+    first = next((one for one in proposals if plans and one.long == plans[0].plan), None)
+    if plans and first is None:
+        first = _proposal(plans[0], None, setting, best_s)
+    return RangeAnswer(search, proposals, gain, first)
 
 
 def _better(

@@ -248,7 +248,8 @@ class _PipelineSearch:
         """Return the plan of a cut, None if it is illegal, and what each pipeline rank holds besides workspace."""
         plan = long_plan_of(self.pipeline, self.header, self.setting, cut.strategies, cut.stops)
         try:
-            resolve_with(plan, self.setting.model, self.setting.cluster, self.setting.stack)
+            nouns = self.setting.model, self.setting.cluster, self.setting.stack
+            resolve_with(plan, *nouns, stack_binds=True)
         except PlanError:
             return None, np.zeros(self.pipeline.ranks)
         group = layout_group(plan, self.setting)
