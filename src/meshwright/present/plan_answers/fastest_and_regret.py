@@ -30,7 +30,7 @@ def fastest_lines(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _ranges_line(ranges: dict[str, Any] | None) -> Iterator[str]:
-    """Yield what a search by ranges of layers found, beside the plans with one layout."""
+    """Yield the best step of a search by ranges of layers, against plans with one layout."""
     if ranges is None or ranges["step_time_s"] is None:
         return
     best, gain = format_seconds(ranges["step_time_s"]), ranges["gain"]
