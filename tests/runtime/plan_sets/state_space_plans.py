@@ -23,5 +23,7 @@ FULL = (
     replace(HYBRID, pp=2, layers=4, schedule="v-half", micro_batches=4, offload=0.5),
     replace(HYBRID, pp=2, layers=4, schedule="interleaved-1f1b", micro_batches=4, recompute="full"),
     replace(HYBRID, dp_shard=2, sharding="zero1", optimizer="muon", **TENSORS),
+    replace(HYBRID, dp_replicate=2, adapter=(("rank", 2),), **TENSORS),
+    replace(HYBRID, dp_replicate=2, optimizer="zo-sgd"),
     replace(HYBRID, model="granitemoehybrid rotated", pp=3, tp=2, micro_batches=3),
 )
