@@ -36,13 +36,42 @@ def engine(package: str) -> tuple[type, argparse.Namespace]:
     )
 
 
+def recording(package: str) -> list[dict]:
+    """Record every problem that the dynamic programming over layers solves, its answers and CPU seconds."""
+    solver = importlib.import_module("galvatron.core.search_engine.dynamic_programming").DPAlg
+    found, fit = [], solver.fit
+
+    def recorded(self):
+        began = time.process_time()
+        answer = fit(self)
+        spent = time.process_time() - began
+        if self.fine_grained_mode:
+            problem = {
+                "bytes": self.v_data.tolist(),
+                "seconds": self.intra_cost.tolist(),
+                "change": self.inter_cost[-1].tolist(),
+                "capacity": self.max_mem - 1,
+                "others": {
+                    str(key): [self.other_mem_cost[key], self.other_time_cost[key]] for key in answer[0]
+                },
+                "total": {str(key): value for key, value in answer[0].items()},
+                "cpu_s": spent,
+            }
+            found.append(problem)
+        return answer
+
+    solver.fit = recorded
+    return found
+
+
 def main() -> None:
-    """Search for one batch on one node."""
+    """Search for one batch on one node; with a path as argument, write the problems over layers there."""
     asked = json.load(sys.stdin)
     galvatron = importlib.import_module("galvatron")
     package = os.path.dirname(galvatron.__file__)
     with contextlib.redirect_stdout(sys.stderr):
         search, args = engine(package)
+        problems = recording(package)
     with tempfile.TemporaryDirectory() as folder:
         given = {
             "num_nodes": 1,
@@ -72,6 +101,9 @@ def main() -> None:
         cpu_s = time.process_time() - began
         with open(said, encoding="utf-8") as text:
             lines = text.read()
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "w", encoding="utf-8") as out:
+            json.dump(problems, out, default=float)
     best, degrees = BEST.search(lines), DEGREES.search(lines)
     if best is None or degrees is None:
         print(json.dumps({"cpu_s": cpu_s, "strategies": len(found.strategies), "found": None}))

@@ -8,14 +8,15 @@ was in vectors in vectors, filled up with unused elements, and what was at the e
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import torch
+from torch.optim.adamw import adamw
 
 from meshwright.runtime.state.on_host.shard_split import Ranges, Split, merged
 
-VECTOR_BYTES = {"AVX512": 64, "AVX2": 32}
-"""Bytes of a vector by what PyTorch says of a CPU."""
-OTHER_BYTES = 16
+ELEMENTS = 512
+"""Elements of a range that is stepped in pieces, to see how long a vector is."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,46 @@ class Lanes:
 
 def all_in_vectors(whole: Ranges, dtype: torch.dtype) -> Lanes:
     """Return lanes that step every element in a vector: its bits do not depend on where ranges end."""
-    return Lanes(whole, (), _width(dtype))
+    return Lanes(whole, (), vector_width(dtype))
 
 
-def _width(dtype: torch.dtype) -> int:
-    return VECTOR_BYTES.get(torch.backends.cpu.get_cpu_capability(), OTHER_BYTES) // dtype.itemsize
+@cache
+def vector_width(dtype: torch.dtype) -> int:
+    """Return the elements of a vector of the fused optimizers: the shortest pieces that are stepped with equal bits.
+
+    Measured, because the optimizers need not use the widest vectors that PyTorch finds in a CPU.
+    """
+    draw = torch.Generator().manual_seed(0)
+    buffers = [torch.rand(ELEMENTS, generator=draw, dtype=dtype) for _ in range(4)]
+    whole = _stepped(buffers, ELEMENTS)
+    width = 1
+    while not all(map(torch.equal, _stepped(buffers, width), whole)):
+        width *= 2
+    return width
+
+
+def _stepped(buffers: Sequence[torch.Tensor], piece: int) -> list[torch.Tensor]:
+    """Return copies of parameters, gradients and both moments after a step in pieces of so many elements."""
+    copies = [buffer.clone() for buffer in buffers]
+    parameters, gradients, first, second = (list(buffer.split(piece)) for buffer in copies)
+    steps = [torch.tensor(3.0) for _ in parameters]
+    adamw(
+        *(parameters, gradients, first, second, [], steps),
+        fused=True,
+        amsgrad=False,
+        maximize=False,
+        lr=1e-3,
+        beta1=0.9,
+        beta2=0.95,
+        weight_decay=0.1,
+        eps=1e-8,
+    )
+    return copies
 
 
 def lanes(whole: Ranges, split: Split, on_host: bool, dtype: torch.dtype) -> Lanes:
     """Return one side's lanes of ranges of a shard; ``dtype`` is the one of the step."""
-    width = _width(dtype)
+    width = vector_width(dtype)
     vectors, singles = list[tuple[int, int]](), list[tuple[int, int]]()
     for start, stop in whole:
         end = stop - (stop - start) % width
