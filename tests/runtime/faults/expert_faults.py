@@ -61,7 +61,7 @@ def experts_counted_as_if_dense():
     original = optimizer.first_owner
 
     def first_owner(program, rank, layout, tensor, part):
-        return original(program, rank, replace(layout, mesh=DENSE_MESH), tensor)
+        return original(program, rank, replace(layout, mesh=DENSE_MESH), tensor, part)
 
     optimizer.first_owner = first_owner
 

@@ -300,7 +300,7 @@ def _counted_by_every_rank(which):
     original = optimizer.first_owner
 
     def first_owner(program, rank, layout, tensor, part):
-        return rank if which(tensor) else original(program, rank, layout, tensor)
+        return rank if which(tensor) else original(program, rank, layout, tensor, part)
 
     optimizer.first_owner = first_owner
 

@@ -85,7 +85,7 @@ def table_of_a_share_counted_once():
     first = optimizer.first_owner
 
     def first_owner(program, rank, layout, tensor, part):
-        return 0 if tensor.name == TOKEN_TABLE else first(program, rank, layout, tensor)
+        return 0 if tensor.name == TOKEN_TABLE else first(program, rank, layout, tensor, part)
 
     optimizer.first_owner = first_owner
 

@@ -35,6 +35,10 @@ LAYERS = ("auto", "uniform", "ranges")
 """Ways to choose layouts and recomputation: for all layers, by ranges of them, or by ranges where nothing else fits."""
 Layers = Literal["auto", "uniform", "ranges"]
 FIELD = "layers"
+RIVALS = 16
+"""Plans with one layout that plans by ranges are compared with: so many of the least regret, and of the fastest."""
+MOST_PLANS = 20
+"""Plans by ranges that are compared, the quickest."""
 PIPELINES = 4
 """Pipelines of the best plans with one layout that are searched first."""
 
@@ -81,7 +85,7 @@ def ranged_answer(
     near = tuple(dict.fromkeys(pipeline_of(found.plans, row) for row in rows))
     best_s = float(found.step_s[found.ranking].min(initial=np.inf))
     search = search_ranges(scope, header, setting, best_s, near)
-    plans = [one for one in search.plans if known is None or uses_ranges(one.plan)]
+    plans = [one for one in search.plans if known is None or uses_ranges(one.plan)][:MOST_PLANS]
     search = replace(search, plans=tuple(plans))
     gain = 1 - plans[0].step_s / best_s if plans and np.isfinite(best_s) else None
     better = _better(plans, found, known, setting, aim)
@@ -102,21 +106,30 @@ def _better(
     """Return the plans that are better than every plan with one layout, the recommended one first."""
     if known is None or not plans:
         return [(one, None) for one in plans]
-    uniform = np.array(sorted(known.regret), dtype=np.int64)
+    if aim == "fastest":
+        least = float(found.step_s[found.ranking].min(initial=np.inf))
+        return [(one, None) for one in plans if one.step_s < least]
+    regret = _regrets(plans, found, known, setting)
+    own, others = regret[: len(plans)], regret[len(plans) :]
+    limit = min(other.p80 for other in others) - CLOSE
+    order = sorted(range(len(plans)), key=lambda at: (own[at].p80, plans[at].step_s))
+    return [(plans[at], own[at]) for at in order if own[at].p80 < limit]
+
+
+def _regrets(
+    plans: Sequence[RangedPlan], found: RankedPlans, known: Recommended, setting: Setting
+) -> list[Regret]:
+    """Return the regrets of plans by ranges, then of the strongest plans with one layout, all against each other."""
+    by_regret = sorted(known.regret, key=lambda row: known.regret[row].p80)[:RIVALS]
+    fastest = sorted(known.regret, key=lambda row: float(found.step_s[row]))[:RIVALS]
+    uniform = np.array(sorted({*by_regret, *fastest}), dtype=np.int64)
     step_s = np.concatenate([[one.step_s for one in plans], found.step_s[uniform]])
     held = np.concatenate([[one.total_bytes for one in plans], found.total_bytes[uniform]])
     every = found.plans.take(uniform)
     for one in reversed(plans):
         every = joined_plans(as_array(one.plan, setting), every)
     errors = log_errors(every, setting)
-    regret = regrets(step_s, errors, fits_in_draws(held, setting, len(errors)))
-    own, others = regret[: len(plans)], regret[len(plans) :]
-    if aim == "fastest":
-        least = float(found.step_s[found.ranking].min(initial=np.inf))
-        return [(one, its) for one, its in zip(plans, own, strict=True) if one.step_s < least]
-    limit = min(other.p80 for other in others) - CLOSE
-    order = sorted(range(len(plans)), key=lambda at: (own[at].p80, plans[at].step_s))
-    return [(plans[at], own[at]) for at in order if own[at].p80 < limit]
+    return regrets(step_s, errors, fits_in_draws(held, setting, len(errors)))
 
 
 def _proposal(one: RangedPlan, regret: Regret | None, setting: Setting, best_s: float) -> Proposal:
