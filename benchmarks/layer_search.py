@@ -85,12 +85,13 @@ def row(one: Compared) -> str:
     assert ranges is not None
     uniform_s = one.uniform.fastest.report.step_time_s
     best = ranges.search.plans[0] if ranges.search.plans else None
-    step = "none found" if best is None else f"{best.step_s:.3f} s"
-    gap = f"{ranges.search.gap:.1%}" if best else ""
+    step = "none quicker" if best is None or one.gain <= 0 else f"{best.step_s:.3f} s"
+    gain = f"{one.gain:+.1%}" if one.gain > 0 else "–"
+    gap = f"{1 - ranges.search.bound_s / min(uniform_s, best.step_s if best else uniform_s):.1%}"
     searched = f"{ranges.search.searched} of {ranges.search.pipelines}"
     seconds = f"{one.ranges_cpu_s - one.uniform_cpu_s:.1f} after {one.uniform_cpu_s:.1f}"
     return (
-        f"| {model} on {cluster}, {batch:,} × {seq_len:,} | {uniform_s:.3f} s | {step} | {one.gain:+.1%} | {gap} "
+        f"| {model} on {cluster}, {batch:,} × {seq_len:,} | {uniform_s:.3f} s | {step} | {gain} | {gap} "
         f"| {searched} | {seconds} |"
     )
 
@@ -137,7 +138,8 @@ Every question is asked of the `{STACK}` stack, which can run layouts by range, 
 layout for all layers, once by ranges. All times are predicted by closed forms, none is measured.
 
 "gain": by which part of its step the best plan by ranges is quicker than the best one with one layout. "gap": the part
-of its step by which another plan by ranges could be quicker still, by a lower bound of the costs of single blocks.
+of the better one's step by which another plan by ranges could be quicker still, by a lower bound of the costs of single
+blocks. "CPU s": of the search by ranges, after that with one layout.
 "pipelines": those that were searched, of all (pipeline ranks, stages per rank, sequences that move together).
 Plans with one layout may have activations on the hosts, which plans by ranges are not searched with.
 

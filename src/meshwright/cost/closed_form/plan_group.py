@@ -158,27 +158,31 @@ class PlanGroup(GroupStages):
     @cached_property
     def message_s(self) -> Floats:
         """Seconds of the slowest message between two stages on different ranks: (n,)."""
+        if self.ranks == 1:
+            return np.zeros(len(self.plans))
+        if self.layouts is None:
+            (usual,) = self._usual_messages
+            return usual
         there, back = self.messages_s
         return np.asarray((self.crosses * np.maximum(there, back)).max(1))
+
+    @cached_property
+    def _usual_messages(self) -> list[Floats]:
+        """Seconds of a message between two blocks of each part: (n,) each."""
+        hidden, stack = self.setting.model.architecture.hidden, self.setting.stack
+        sizes = (np.floor(p2p_bytes(hidden, part.shape, part.mode, stack)) for part in self.parts)
+        return [
+            self.per_row(message_seconds(part.mesh, self.forms, size))
+            for part, size in zip(self.parts, sizes, strict=True)
+        ]
 
     @cached_property
     def messages_s(self) -> tuple[Floats, Floats]:
         """Seconds of the messages behind each stage: to the next one, and of gradients from there: (n, K) each."""
         shape = len(self.plans), len(self.stages)
-        if self.ranks == 1:
-            return np.zeros(shape), np.zeros(shape)
-        hidden, stack = self.setting.model.architecture.hidden, self.setting.stack
-        of_parts = [
-            self.per_row(
-                message_seconds(
-                    part.mesh, self.forms, np.floor(p2p_bytes(hidden, part.shape, part.mode, stack))
-                )
-            )
-            for part in self.parts
-        ]
-        if self.layouts is None:
-            return (usual := np.broadcast_to(of_parts[0][:, None], shape)), usual
-        there = np.stack([of_parts[self.of_blocks[blocks[-1]]] for blocks in self.stages], 1)
+        if self.ranks == 1 or self.layouts is None:
+            return (usual := np.broadcast_to(self.message_s[:, None], shape)), usual
+        there = np.stack([self._usual_messages[self.of_blocks[blocks[-1]]] for blocks in self.stages], 1)
         back = there.copy()
         for (stage, place), change in self.layouts.reshards.items():
             if place is None:

@@ -83,9 +83,11 @@ def with_sends(group: PlanGroup, messages: bool) -> Pipelined:
     """Stage times of a group; a send keeps its rank for a part of the message's time."""
     message = group.message_s if messages else np.zeros(len(group.plans))
     kept = send_occupancy(group.split or group.chunks > 1, group.setting.stack.overlap_p2p, group.forms)
-    down, up = (
-        messages * group.crosses * np.reshape(kept, (-1, 1)) * seconds for seconds in group.messages_s
-    )
+    if group.layouts is None:
+        down = up = group.crosses * (kept * message)[:, None]
+    else:
+        occupied = messages * group.crosses * np.reshape(kept, (-1, 1))
+        down, up = (occupied * seconds for seconds in group.messages_s)
     up = np.roll(up, 1, axis=1) * (not group.forward_only)
     share = None
     if group.share is not None:
