@@ -149,7 +149,7 @@ Plans with one layout may have activations on the hosts, which plans by ranges a
 
 Of {len(found)} questions plans by ranges are quicker in {len(better)}, by more than {NOTABLE:.0%} in {len(notable)}.
 
-## What the quicker plans do
+## Quicker plans
 
 {"".join(map(details, found)) or "None is quicker."}
 ## Strategies of a layer

@@ -107,7 +107,7 @@ def page(python: Path) -> str:
     found, problems = engine(python)
     result, best = compared(problems), found["found"]
     layers = best["layers"].split(",")[0]
-    return f"""# Layers, beside Galvatron's engine
+    return f"""# Layer search against Galvatron's engine
 
 By version {__version__} on {date.today()} with `python benchmarks/peer_layer_search.py --write`.
 
