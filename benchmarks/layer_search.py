@@ -14,8 +14,10 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
 from meshwright.plans.layers.layout_by_layer import format_layout_ranges
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
-from meshwright.search.layers.decision_tree import strategies
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer, setting_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "search" / "layers"))
+from decision_tree import strategies
 
 PAGE = Path(__file__).with_name("layer-search.md")
 STACK = "meshwright"

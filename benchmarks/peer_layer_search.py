@@ -18,7 +18,7 @@ from peer_search import ALIKE, GALVATRON, HERE, PROFILED, installed
 from meshwright import __version__
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.resolve import resolve
-from meshwright.search.layers.chain_labels import LayerCosts, least_seconds
+from meshwright.search.layers.strategy_assignment import LayerCosts, least_seconds
 from meshwright.units import format_seconds
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest, answer
 from meshwright.verbs.predict.predict_plan import predicted

@@ -4,10 +4,10 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from test_chain_labels import random_costs
+from test_strategy_assignment import random_costs
 
-from meshwright.search.layers.chain_labels import ChainLabels, LayerCosts, least_seconds
 from meshwright.search.layers.stage_partition import assigned_chunks, assigned_stages, best_cut
+from meshwright.search.layers.strategy_assignment import ChainLabels, LayerCosts, least_seconds
 
 
 def every_cut(layers, stages):

@@ -1,4 +1,4 @@
-"""The layouts of a group of plans in closed forms: choices, shapes and meshes of each layout's blocks.
+"""Mode, sharding, shapes and meshes of each layout in closed forms.
 
 A group of plans with one layout for all layers has one part, with a row per plan. Plans with several layouts share
 these: a group holds one such plan, perhaps under many constants, and its parts are those of its Program.

@@ -32,6 +32,7 @@ from meshwright.cost.operators.price_plans import (
 )
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
+from meshwright.plans.arrays.one_pipeline import OnePipeline
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.long import Pipeline
@@ -51,7 +52,7 @@ from meshwright.program.model_states.stack_zero_semantics import effective_shard
 from meshwright.program.model_states.state_elements import Elements, StateKind, block_elements
 from meshwright.program.model_states.zero_sharding import SHARDED, held_elements
 from meshwright.program.pass_items import PassKind
-from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
+from meshwright.schedules.choice import validates_afterwards
 from meshwright.schedules.pipeline import looped_placement
 from meshwright.schedules.schedule_kind import ScheduleKind
 
@@ -61,7 +62,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class GroupStages:
+class GroupStages(OnePipeline):
     """``inverse[i]`` is the row of ``prices`` that plan i has; all other arrays have one row per plan.
 
     ``cases``: the constants that each plan is priced with, where they are not those of the setting. ``layouts``: those
@@ -80,21 +81,6 @@ class GroupStages:
         """Return the plans at ``rows``, with the same prices."""
         cases = self.cases and self.cases.take(rows)
         return replace(self, plans=self.plans.take(rows), inverse=self.inverse[rows], cases=cases)
-
-    @property
-    def ranks(self) -> int:
-        """Pipeline ranks P."""
-        return int(self.plans.pp[0])
-
-    @property
-    def chunks(self) -> int:
-        """Stages per rank V."""
-        return int(self.plans.virtual_stages[0])
-
-    @property
-    def schedule(self) -> ScheduleChoice:
-        """Return the schedule choice that all plans of the group share."""
-        return self.plans.schedules[int(self.plans.schedule[0])]
 
     @property
     def kind(self) -> ScheduleKind:

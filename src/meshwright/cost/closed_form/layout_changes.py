@@ -1,4 +1,4 @@
-"""Seconds of changes of layout between any two of some plans with equal pipelines, for searches layer by layer."""
+"""Price the change from each layout to each other one on a pipeline rank, in seconds."""
 
 from collections.abc import Sequence
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Closed forms of a plan with several layouts: a group with that plan alone, perhaps under many constants.
+"""Build the closed-form group of one plan with several layouts, for one or many sets of constants.
 
 Layouts, shapes and changes of layout come from the same functions as those of the lowered Program; times and memory
 follow from the closed forms that plans with one layout have.

@@ -1,4 +1,4 @@
-"""Recomputation of the first layers of each stage that a file asks for, as ranges of layers of a plan."""
+"""Read options that recompute the first layers of each stage, as ranges of layers of a plan."""
 
 from meshwright.frameworks.importing.imported_file import RECOMPUTED_FIRST, ImportedFile
 from meshwright.model.architecture import Architecture

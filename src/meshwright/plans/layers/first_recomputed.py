@@ -1,4 +1,4 @@
-"""Whole recomputation of the first n layers of each stage: the layers of a number n, and the n nearest to a plan.
+"""Full recomputation of the first n layers of each stage: from n to layers, and from layers to the nearest n.
 
 Stages with fewer than n layers recompute all of theirs. Layers that predict further tokens come behind a model's own
 layers and are never among the first ones.

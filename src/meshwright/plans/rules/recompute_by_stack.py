@@ -1,4 +1,4 @@
-"""Rule of stacks on layers that recompute different things: none may, any, or the first n of each stage."""
+"""Check that a stack can run the recomputation of each layer: equal for all, any, or the first n of each stage."""
 
 from collections.abc import Iterator, Sequence
 

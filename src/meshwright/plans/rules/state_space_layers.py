@@ -1,4 +1,4 @@
-"""Rules on models with Mamba-2 layers: what cuts their sequences.
+"""Refuse plans that cut the sequences of Mamba-2 layers.
 
 A state, and the filter before it, pass from position to position; neither is exchanged over cp, nor begun again with a
 document.

@@ -1,8 +1,8 @@
 """Cut layers into pipeline stages and choose a strategy for each of them, both at once.
 
 Step time grows with the slowest stage and with the sum of all, and each of these with every stage's own seconds. So a
-stage of given layers takes its quickest assignment that fits (``chain_labels.py``), and a cut is chosen among all: the
-slowest stage is as quick as it can be, and with that the sum of all stages the least.
+stage of given layers takes its quickest assignment that fits (``strategy_assignment.py``). Of all cuts the one wins
+whose slowest stage is quickest, and of those the one with the least sum of all stages.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.search.layers.chain_labels import ChainLabels
+from meshwright.search.layers.strategy_assignment import ChainLabels
 
 WIDEST = 1.6
 """A stage has at most so many times the mean number of layers, and a few more."""

@@ -325,7 +325,9 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
 def _range_problems(question: PlanRequest, setting: Setting | None) -> Iterator[Problem]:
     """Yield problems of a search by ranges of layers."""
     if setting is not None and not setting.stack.free_by_layer:
-        rule = f"with {setting.stack.id} no layer has a layout or a recomputation of its own"
+        rule = (
+            f"plans of {setting.stack.id} are searched with one layout and one recomputation for all layers"
+        )
         yield Problem("layers", question.layers, rule, "layers: uniform, or stack: meshwright")
     if question.stages != "balanced":
         rule = "a search by ranges of layers cuts stages itself"

@@ -84,7 +84,7 @@ def _left_out_ranges(space: Space, setting: Setting, best_s: float | None) -> It
     """Yield what may differ from layer to layer, with the most that it can gain, where the stack lets it differ."""
     varies = setting.stack.free_by_layer
     if not varies:
-        why = f"with {setting.stack.id} no layer has a layout or a recomputation of its own"
+        why = f"plans of {setting.stack.id} are searched with one layout and one recomputation for all layers"
         yield LeftOutValues(FIELD, ("by range",), why)
     elif best_s is not None:
         most = max(0.0, 1 - least_step_of_ranges(space, setting) / best_s)

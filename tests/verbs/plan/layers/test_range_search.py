@@ -132,5 +132,5 @@ def test_wrong_questions_name_the_option():
     with pytest.raises(InputError, match="cuts stages itself"):
         answer(PlanRequest(nouns, layers="ranges", stages="time"), setting)
     other = header("llama-3.1-8b", "h100-sxm-80gb x 8", stack="torchtitan")
-    with pytest.raises(InputError, match="no layer has a layout or a recomputation of its own"):
+    with pytest.raises(InputError, match="searched with one layout and one recomputation for all layers"):
         answer(PlanRequest(other, layers="ranges"))

@@ -1,4 +1,4 @@
-"""Strategies of layers by pipeline: plans with one layout that a layer may have, and what each costs it.
+"""Group candidate strategies of layers by pipeline, with the cost of each for every block.
 
 Layers of one plan share the pipeline: its ranks and the sequences that move through it together. So strategies are
 sorted by both. Those of a pipeline that are worth a search are found at many prices of a byte in seconds: at each price
@@ -18,11 +18,10 @@ from meshwright.cost.closed_form.block_costs import BlockCosts, block_costs
 from meshwright.cost.memory.memory_breakdown import usable_device_bytes, workspace_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.plans.arrays.distinct_rows import distinct
+from meshwright.plans.arrays.one_pipeline import OnePipeline
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.choices.gather import GATHERS
 from meshwright.plans.setting import Setting
-from meshwright.schedules.choice import ScheduleChoice
-from meshwright.search.layers.decision_tree import is_leaf
 from meshwright.verbs.plan.search_space import Scope, searched_space
 
 Floats = NDArray[np.float64]
@@ -40,7 +39,7 @@ LAYOUT_COLUMNS = (
 
 
 @dataclass(frozen=True, eq=False)
-class PipelineStrategies:
+class PipelineStrategies(OnePipeline):
     """Strategies that share a pipeline, a row each.
 
     ``bound_s``: no plan of them has a shorter step, by the costs of single blocks; ``estimate_s``: no plan whose stages
@@ -52,21 +51,6 @@ class PipelineStrategies:
     micro_batches: int
     bound_s: float = 0.0
     estimate_s: float = 0.0
-
-    @property
-    def ranks(self) -> int:
-        """Pipeline ranks."""
-        return int(self.plans.pp[0])
-
-    @property
-    def chunks(self) -> int:
-        """Stages per pipeline rank."""
-        return int(self.plans.virtual_stages[0])
-
-    @property
-    def schedule(self) -> ScheduleChoice:
-        """The schedule of all strategies."""
-        return self.plans.schedules[int(self.plans.schedule[0])]
 
     @property
     def layouts(self) -> Ints:
@@ -109,13 +93,11 @@ def pipeline_strategies(scope: Scope, setting: Setting) -> list[PipelineStrategi
 
 
 def _unmixed(plans: PlanArrays) -> NDArray[np.bool_]:
-    """Return the mask of plans that are leaves of the decision tree."""
-    columns = {name: getattr(plans, name) for name in ("dp_replicate", "dp_shard")}
-    of_degrees = distinct(list(columns.values()))
-    leaves = [
-        is_leaf({name: int(column[row]) for name, column in columns.items()}) for row in of_degrees.first
-    ]
-    return np.array(leaves, dtype=np.bool_)[of_degrees.inverse]
+    """Return the mask of plans without both kinds of data parallelism.
+
+    Sharding over the ranks of both takes less memory at equal traffic (Galvatron, arXiv 2211.13878, section 3).
+    """
+    return np.asarray((plans.dp_replicate == 1) | (plans.dp_shard == 1))
 
 
 def chain_kinds(setting: Setting) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Propose plans whose layers differ, where they are better than every plan with one layout."""
+"""Propose plans by ranges of layers that are better than every plan with one layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +88,7 @@ def ranged_answer(
     plans = [one for one in search.plans if known is None or uses_ranges(one.plan)][:MOST_PLANS]
     search = replace(search, plans=tuple(plans))
     gain = 1 - plans[0].step_s / best_s if plans and np.isfinite(best_s) else None
-    better = _better(plans, found, known, setting, aim)
+    better = _one_of_each(_better(plans, found, known, setting, aim))
     proposals = tuple(_proposal(one, regret, setting, best_s) for one, regret in better)
     first = next((one for one in proposals if plans and one.long == plans[0].plan), None)
     if plans and first is None:
@@ -114,6 +114,17 @@ def _better(
     limit = min(other.p80 for other in others) - CLOSE
     order = sorted(range(len(plans)), key=lambda at: (own[at].p80, plans[at].step_s))
     return [(plans[at], own[at]) for at in order if own[at].p80 < limit]
+
+
+def _one_of_each(
+    ranked: Sequence[tuple[RangedPlan, Regret | None]],
+) -> list[tuple[RangedPlan, Regret | None]]:
+    """Return the first plan with each pipeline and layout of most layers; others differ from it in little."""
+    first: dict[str, tuple[RangedPlan, Regret | None]] = {}
+    for one in ranked:
+        short = short_of_only_layout(plan_of_main_layout(one[0].plan))
+        first.setdefault(short.layout.model_dump_json(), one)
+    return list(first.values())
 
 
 def _regrets(

@@ -27,8 +27,8 @@ from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.layer_assignment import balanced_counts
 from meshwright.plans.resolve import resolve_with
 from meshwright.plans.setting import Setting
-from meshwright.search.layers.chain_labels import ChainLabels, LayerCosts
 from meshwright.search.layers.stage_partition import StageAssignment, assigned_chunks, assigned_stages
+from meshwright.search.layers.strategy_assignment import ChainLabels, LayerCosts
 from meshwright.verbs.plan.layers.long_plans import long_plan_of
 from meshwright.verbs.plan.layers.pipeline_strategies import (
     PipelineStrategies,
@@ -40,7 +40,7 @@ from meshwright.verbs.plan.search_space import Scope
 
 Floats = NDArray[np.float64]
 MOST_PIPELINES = 16
-"""Pipelines that are searched; there are more where bounds leave them open."""
+"""Pipelines that are searched."""
 CLOSE = 1.02
 """Pipelines whose estimate is above so many times the best step are not searched."""
 CORRECTIONS = 4
@@ -61,7 +61,7 @@ class RangedPlan:
 
 @dataclass(frozen=True)
 class RangeSearch:
-    """The plans found, the quickest first; ``bound_s``: no plan that was searched for takes less, by layer costs."""
+    """The plans found, the quickest first; ``bound_s``: no plan by ranges takes less, by the costs of single blocks."""
 
     plans: tuple[RangedPlan, ...]
     bound_s: float
@@ -98,8 +98,7 @@ def search_ranges(
     found, best, searched = dict[str, RangedPlan](), known_s, 0
     every = pipeline_strategies(scope, setting)
     pipelines = sorted(every, key=lambda one: pipeline_of(one.plans, 0) not in near)
-    bounds = [one.bound_s for one in pipelines]
-    for index, pipeline in enumerate(pipelines):
+    for pipeline in pipelines:
         first = pipeline_of(pipeline.plans, 0) in near
         if searched == MOST_PIPELINES or (pipeline.estimate_s >= best * CLOSE and not first):
             break
@@ -110,9 +109,9 @@ def search_ranges(
         for plan in one.plans():
             found.setdefault(plan.plan.model_dump_json(), plan)
             best = min(best, plan.step_s)
-        bounds[index] = max(bounds[index], one.bound_s())
     ranked = sorted(found.values(), key=lambda one: (one.step_s, one.total_bytes))
-    return RangeSearch(tuple(ranked), min(bounds, default=inf), len(pipelines), searched)
+    bound_s = min((one.bound_s for one in pipelines), default=inf)
+    return RangeSearch(tuple(ranked), bound_s, len(pipelines), searched)
 
 
 class _PipelineSearch:
@@ -133,22 +132,6 @@ class _PipelineSearch:
         ]
         seconds = change_seconds([layout_part(long, self.setting) for long in longs], self.setting)
         return np.asarray(seconds[np.ix_(meshes, meshes)])
-
-    def bound_s(self) -> float:
-        """Return the least seconds of a step by layer costs, without exchanges, optimizer and changes of layout."""
-        costs, pipeline, free = self.pipeline.costs, self.pipeline, np.zeros_like(self.change)
-        if pipeline.chunks > 1:
-            return pipeline.bound_s
-        count = pipeline.micro_batches
-        chains = [
-            ChainLabels(self._costs(rank, count * costs.passes_s, free), self.room, optimistic=True)
-            for rank in range(pipeline.ranks)
-        ]
-        found = assigned_stages(self.kinds, chains)
-        if found is None:
-            return inf
-        slowest, together = max(found.seconds) / count, sum(found.seconds) / count
-        return (count - 1) * slowest + max(together, slowest)
 
     def plans(self) -> Iterator[RangedPlan]:
         """Yield the plans that fit, one or more for each part of the exchanges that counts."""
@@ -267,5 +250,5 @@ def _each(numbers: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
 
 def uses_ranges(plan: LongPlan) -> bool:
     """Return true if layers of a plan differ in layout or recomputation."""
-    rules: Sequence[object] = [rule for key, rule in plan.layers.items() if key not in ("embed", "head")]
-    return len(plan.layouts) > 1 or len(set(map(repr, rules))) > 1
+    recomputes = {rule.recompute for key, rule in plan.layers.items() if key not in ("embed", "head")}
+    return len(plan.layouts) > 1 or len(recomputes) > 1

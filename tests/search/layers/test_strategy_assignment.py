@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from meshwright.search.layers.chain_labels import ChainLabels, LayerCosts, least_seconds, undominated
+from meshwright.search.layers.strategy_assignment import LayerCosts, least_seconds, undominated
 
 
 def random_costs(rng, kinds, strategies):
@@ -51,19 +51,6 @@ def test_thinned_labels_fit_and_are_no_quicker_than_the_best():
     for capacity in np.linspace(0.5, 1.5, 5) * 20 * costs.bytes.mean():
         exact, thin = (least_seconds(costs, [0] * 20, capacity, most) for most in (10**6, 12))
         assert (exact is None) or thin is None or thin[0] >= exact[0] - 1e-12
-
-
-def test_optimistic_labels_bound_the_best_from_below():
-    rng = np.random.default_rng(2)
-    for _ in range(10):
-        costs = random_costs(rng, 1, 6)
-        capacity = float(rng.uniform(0.6, 1.4) * 12 * costs.bytes.mean())
-        exact = least_seconds(costs, [0] * 12, capacity, 10**6)
-        labels = ChainLabels(costs, capacity, 10, optimistic=True).of((0,) * 12)
-        best = labels.best(capacity)
-        if exact is not None:
-            assert best is not None
-            assert labels.seconds[best] <= exact[0] + 1e-12
 
 
 def test_more_memory_is_never_slower():

@@ -45,8 +45,3 @@ def strategies(
         ]
         pp *= 2
     return found
-
-
-def is_leaf(degrees: dict[str, int]) -> bool:
-    """Return true if a strategy with these degrees survives the prunings, in one of its orders."""
-    return not all(degrees.get(axis, 1) > 1 for axis in UNMIXED)

@@ -8,8 +8,7 @@ A *label* is what is known of a row of layers: its bytes, its largest peak, its 
 strategy. Classes have equal changes of layout. Of the labels of one class those that another one beats in all three
 numbers are dropped (Galvatron's recurrence, arXiv 2211.13878, equation 6, has memory in whole units in their place).
 Where more than ``most_labels`` remain in a class, of those within a fraction of the capacity the quickest stays, with
-its bytes as they are: then what is found fits, and may be slower than the best. An ``optimistic`` search puts in their
-place a label with the least of each number, so that no assignment is quicker than what it returns: a lower bound.
+its bytes as they are: then what is found fits, and may be slower than the best.
 """
 
 from collections.abc import Sequence
@@ -97,15 +96,8 @@ def grouped(kinds: Sequence[int], strategies: Sequence[int], classes: Ints) -> t
 class ChainLabels:
     """Labels of rows of layers, known by the kinds of their layers."""
 
-    def __init__(
-        self,
-        costs: LayerCosts,
-        capacity: float,
-        most_labels: int = MOST_LABELS,
-        *,
-        optimistic: bool = False,
-    ) -> None:
-        self.costs, self.capacity, self.most, self.optimistic = costs, capacity, most_labels, optimistic
+    def __init__(self, costs: LayerCosts, capacity: float, most_labels: int = MOST_LABELS) -> None:
+        self.costs, self.capacity, self.most = costs, capacity, most_labels
         self.known: dict[tuple[int, ...], Labels] = {}
 
     def of(self, kinds: tuple[int, ...]) -> Labels:
@@ -147,8 +139,7 @@ class ChainLabels:
                 before,
             )
         possible = np.isfinite(found.seconds) & (found.bytes + found.peak <= self.capacity)
-        kept = _taken(found, self._kept(found, np.flatnonzero(possible)))
-        return self._lowered(kept) if self.optimistic and len(kept.last) > self.most else kept
+        return _taken(found, self._kept(found, np.flatnonzero(possible)))
 
     def _kept(self, found: Labels, rows: Ints) -> Ints:
         """Return the rows that no other label of their class beats."""
@@ -156,8 +147,7 @@ class ChainLabels:
         for of_class in np.unique(self.costs.classes[found.last[rows]]):
             mine = rows[self.costs.classes[found.last[rows]] == of_class]
             mine = mine[undominated(found.bytes[mine], found.peak[mine], found.seconds[mine])]
-            thin = len(mine) > self.most and not self.optimistic
-            kept.append(self._thinned(found, mine) if thin else mine)
+            kept.append(self._thinned(found, mine) if len(mine) > self.most else mine)
         return np.concatenate(kept) if kept else rows
 
     def _thinned(self, found: Labels, rows: Ints) -> Ints:
@@ -166,17 +156,6 @@ class ChainLabels:
         order = np.lexsort((found.seconds[rows], step))
         _, first = np.unique(step[order], return_index=True)
         return np.sort(rows[order[first]])
-
-    def _lowered(self, labels: Labels) -> Labels:
-        """Return a label for each class and step of bytes that is no worse than any of them in anything."""
-        step = np.floor(labels.bytes / self.capacity * self.most).astype(np.int64)
-        _, places, of = np.unique(
-            np.stack([self.costs.classes[labels.last], step]), axis=1, return_index=True, return_inverse=True
-        )
-        size, peak, seconds = (np.full(len(places), np.inf) for _ in range(3))
-        for into, values in ((size, labels.bytes), (peak, labels.peak), (seconds, labels.seconds)):
-            np.minimum.at(into, of.reshape(-1), values)
-        return Labels(size, peak, seconds, labels.last[places], labels.parent[places], labels.before)
 
 
 def _taken(labels: Labels, rows: Ints) -> Labels:
