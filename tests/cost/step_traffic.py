@@ -5,7 +5,7 @@ For every pipeline rank one of its equal ranks is counted, and the pipeline rank
 means for each kind of collective is said in ``program/pass_items.py``; a message counts where it is sent, under pp.
 Collectives over groups of one member exchange nothing. The closed form multiplies the traffic of each kind of pass
 by the number of micro-batches and adds what surrounds the schedule, or what each unit exchanges as often as the lists
-say (``cost/pipeline_time/per_unit_exchange_streams.py``); the two are equal to the byte (tests). Wire
+say (``cost/pipeline_time/exchange_times.py``); the two are equal to the byte (tests). Wire
 bytes are not here: they depend on the algorithm (``wire_factors.py``).
 """
 
@@ -19,10 +19,11 @@ from meshwright.cost.closed_form.bidirectional_reduction_times import mirrored_c
 from meshwright.cost.closed_form.evaluate_plans import pipeline_groups
 from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.operators.pass_prices import CATEGORY, Mesh
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import EXCHANGES, unit_lists
+from meshwright.cost.pipeline_time.exchange_times import unit_lists
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.setting import Setting
+from meshwright.play.data_parallel_streams import EXCHANGES
 from meshwright.program.lowering.optimizer_post_validation import norm_axes
 from meshwright.program.lowering.plan_parts import p2p_bytes
 from meshwright.program.lowering.step_collectives import (

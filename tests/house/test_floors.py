@@ -26,6 +26,7 @@ FLOORS: dict[str, float] = {
     "stack": 1,
     "plans": 1,
     "schedules": 1,
+    "play": 1,
     "program": 1.5,
     "cost": 2,
     "simulate": 2,
@@ -55,6 +56,8 @@ SAME_FLOOR = {
     ("plans", "stack"),
     ("plans", "workload"),
     ("plans", "schedules"),
+    ("play", "schedules"),  # the actions of lists and what passes need
+    ("schedules", "play"),  # the figures of a schedule are those of its lists played
     ("stack", "plans"),  # stack files are read by the strict reader of plan files
     ("cluster", "plans"),  # cluster files too
     ("stack", "workload"),  # which recipes of fp8 a stack trains with

@@ -82,7 +82,6 @@ SAME_NAME = {
     "ulysses.py": "a form of context parallelism and its kernel",
     "unread_options.py": "the same part of each framework's import",
     "verify.py": "a verb and its command line",
-    "vocabulary_exchanges.py": "prices of one exchange in the simulator and in the emulation",
     "vocabulary_parallel.py": "legality and shapes of one plan field",
     "yaml_text.py": "YAML of plan files, and of launcher files",
 }

@@ -1,7 +1,7 @@
 """Timelines the plain way: sweep over the ranks as long as one of them can go on. A reference for the quick one."""
 
+from meshwright.play.order import DeadlockError
 from meshwright.schedules.dependencies import StageChains, dependency_key, sources
-from meshwright.schedules.execution_order import DeadlockError
 from meshwright.schedules.timeline import Timeline
 
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.play.order import DeadlockError
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.bubble_metrics import messages_of
 from meshwright.schedules.custom.check_lists import check_passes
 from meshwright.schedules.custom.inferred_shape import Shape
 from meshwright.schedules.dependencies import StageChains, sources
-from meshwright.schedules.execution_order import DeadlockError
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.stage_graph import StageGraph
 from meshwright.schedules.timeline import run

@@ -19,7 +19,7 @@ from meshwright.cost.flops_per_token import (
 )
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory, usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
 from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.plans.arrays.plan_arrays import PlanArrays

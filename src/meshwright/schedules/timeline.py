@@ -1,16 +1,19 @@
 """The time of each action of a schedule: list order on every rank, data dependencies between ranks.
 
-``execution_order.py`` says in which order all can run. A message between ranks takes ``comm`` and needs no thread;
-messages of one channel (sender, receiver) do not queue here: ``simulate/`` has links as resources. Exact for such
-tables, in any kind of number; used for the figures of a schedule by itself and as a reference in tests.
+Lists of passes alone, played as those of plans are (``play/player.py``). A message between ranks takes ``comm`` and
+needs no thread; messages of one channel (sender, receiver) do not queue here: ``simulate/`` has links as resources.
+Exact for such tables, in any kind of number; used for the figures of a schedule by itself and as a reference in tests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from meshwright.schedules.action import SUMS, Action, ActionLists
+from meshwright.play.clocks import Clocks, Numbers
+from meshwright.play.order import MESSAGE, NOBODY, Step, execution_order
+from meshwright.play.player import Player
+from meshwright.schedules.action import EXCHANGES, PASS_KINDS, Action, ActionLists
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.execution_order import execution_order
 from meshwright.schedules.stage_times import StageTimes
 
 Duration = Callable[[Action], float]
@@ -51,36 +54,44 @@ def run(
     ``comm`` is the time of every message, or says it of those between two stages.
     """
     ways = ways or StageChains(1 + max((a.stage or 0) for actions in lists for a in actions))
-    todo = [iter(actions) for actions in lists]
-    clock: list[float] = [0] * len(lists)
-    ended: list[float] = []
-    starts: list[list[float]] = [[] for _ in lists]
-    ends: list[list[float]] = [[] for _ in lists]
-    sums: dict[int, float] = {}
-    between: Between = comm if callable(comm) else lambda source, target: comm
     steps = execution_order(lists, ways)
-    for stage, rank, _, needed, exchange, _ in steps:
-        start = clock[rank]
-        if exchange in SUMS:
-            first = needed[0][0]
-            if first not in sums:
-                sums[first] = max(ended[source] + between(steps[source].stage, stage) for source, _ in needed)
-            start = max(start, sums[first])
-        else:
-            for source, crosses in needed:
-                delay = between(steps[source].stage, stage) if crosses else 0
-                start = max(start, ended[source] + delay)
-        clock[rank] = end = start + duration(next(todo[rank]))
-        ended.append(end)
-        starts[rank].append(start)
-        ends[rank].append(end)
-    return Timeline(tuple(map(tuple, starts)), tuple(map(tuple, ends)))
+    todo = [iter(actions) for actions in lists]
+    lengths = [0 if step.rank == NOBODY else duration(next(todo[step.rank])) for step in steps]
+    waits: dict[Any, Any] = dict.fromkeys((MESSAGE, *EXCHANGES), 0 if callable(comm) else comm)
+    if callable(comm):
+        steps = [_with_waits(step, steps, comm, waits) for step in steps]
+    by_place = [Step(place, step.rank, step.kind, step.sources) for place, step in enumerate(steps)]
+    return _timeline(by_place, len(lists), dict.fromkeys(PASS_KINDS, lengths), waits)
+
+
+def _timeline(
+    steps: Sequence[Step], ranks: int, seconds: Mapping[str, Sequence[float]], waits: Mapping[Any, Any]
+) -> Timeline:
+    clocks = Clocks(ranks, Numbers(0, max, min))
+    Player(clocks, seconds, waits).play(steps)
+    start: list[list[float]] = [[] for _ in range(ranks + 1)]
+    end: list[list[float]] = [[] for _ in range(ranks + 1)]
+    for step, begins, ends in zip(steps, clocks.starts, clocks.ends, strict=True):
+        start[step.rank].append(begins)
+        end[step.rank].append(ends)
+    return Timeline(tuple(map(tuple, start[:ranks])), tuple(map(tuple, end[:ranks])))
+
+
+def _with_waits(step: Step, steps: Sequence[Step], between: Between, waits: dict[Any, Any]) -> Step:
+    """Return a step that waits for each message as long as it takes between its two stages."""
+    needed = []
+    for source, brings in step.sources:
+        ends = (steps[source].stage, step.stage) if brings or step.rank == NOBODY else None
+        if ends is not None and ends not in waits:
+            waits[ends] = between(*ends)
+        needed.append((source, ends))
+    return step._replace(sources=tuple(needed))  # type: ignore[arg-type]
 
 
 def played(lists: ActionLists, times: StageTimes, ways: StageChains) -> Timeline:
     """Play the lists with the times of their stages. Raises ``DeadlockError``."""
-    seconds = seconds_by_kind(times)
-    return run(lists, lambda action: seconds[action.kind][action.stage or 0], times.message, ways)
+    waits = dict.fromkeys((MESSAGE, *EXCHANGES), times.message)
+    return _timeline(execution_order(lists, ways), len(lists), seconds_by_kind(times), waits)
 
 
 def seconds_by_kind(times: StageTimes) -> dict[str, Sequence[float]]:

@@ -11,7 +11,7 @@ from meshwright.cost.operators.program_passes import (
     program_message_seconds,
     slowest_message_seconds,
 )
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting

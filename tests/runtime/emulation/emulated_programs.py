@@ -127,9 +127,7 @@ def plain(schedule, micro_batches=6, pp=3, chunks=1):
         copies=(0.0,) * len(program.stages),
         optimizer_s=(0.0,) * pp,
         perturbation_s=(0.0,) * pp,
-        during_gather=max,
-        during_exchange=lambda length, left: length,
-        reduction_slowdown=lambda reduction, length, blocks: 0.0,
+        overlap_slowdown=0.0,
     )
     return local_program(replace(program, lists=lists, collectives={}), pp), times
 

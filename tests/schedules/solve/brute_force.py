@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
+from meshwright.play.order import DeadlockError
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.execution_order import DeadlockError
 from meshwright.schedules.pipeline import Pipeline
 from meshwright.schedules.solve import SolverInput, StageMemory
 from meshwright.schedules.split_backward.pass_numbers import Pass, numbered

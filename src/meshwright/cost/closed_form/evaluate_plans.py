@@ -21,7 +21,7 @@ from meshwright.cost.memory.memory_breakdown import KEYS, fits, total_bytes
 from meshwright.cost.memory.rank_ledgers import host_memory_suffices, worst_ledger
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.operators.price_plans import array_prices, heads_exchanged
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_parallel
 from meshwright.plans.arrays.distinct_rows import Distinct, distinct
 from meshwright.plans.arrays.host_states import some_states_on_hosts

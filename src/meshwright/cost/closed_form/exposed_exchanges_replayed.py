@@ -1,7 +1,7 @@
 """Replay state gathers and reductions together with a schedule's passes, for their exposed time.
 
 Where the vocabulary is spread, or activations go to the host, lists are always played, and ranks wait in the middle of
-them. So what states exchange is played with them (``cost/pipeline_time/per_step_exchange_streams.py``) and not
+them. So what states exchange is played with them (``play/data_parallel_streams.py``) and not
 estimated by the chain that ends a step.
 """
 
@@ -12,9 +12,9 @@ from meshwright.cost.closed_form.group_parts import CollectivesOf
 from meshwright.cost.closed_form.pipeline_vocabulary_passes import share_seconds
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.closed_form.step_time import step_length
-from meshwright.cost.pipeline_time.per_step_exchange_streams import StateExchanges
+from meshwright.cost.pipeline_time.exchange_times import ExchangeTimes
 from meshwright.cost.pipeline_time.time_action_lists import Passes, Span, played_ends
-from meshwright.program.lowering.step_collectives import gathers_stages
+from meshwright.program.lowering.step_collectives import gathers_stages, overlapped_kinds
 
 
 def plays_state_exchanges(group: PlanGroup) -> bool:
@@ -28,21 +28,17 @@ def exposed_state_exchanges(group: PlanGroup, passes: Passes, message: Floats, s
     shares = group.ranks if group.share is not None else 0
     nothing = np.zeros((len(group.plans), len(group.placement) + shares))
     early = any(map(gathers_stages, group.parts)) and group.gathered_early.any()
-    states = StateExchanges(
-        gathers=_parts(group, group.gathers_of) if early else nothing,
-        reductions=_parts(group, group.reductions_of),
-        units=[len(blocks) for blocks in group.stages] + [len(group.setting.model.vocabulary)] * shares,
-        ranks=[*group.placement, *range(shares)],
-        order=[
-            *range(len(group.placement), len(group.placement) + shares),
-            *group.stages_at.T.flatten().tolist(),
-        ],
-        overlapped=(stack.overlap_parameter_gather, stack.overlap_gradient_reduction),
-        forms=group.forms,
+    states = ExchangeTimes(
+        gather=_parts(group, group.gathers_of) if early else nothing,
+        reduce=_parts(group, group.reductions_of),
+        overlapped=overlapped_kinds(stack),
+        slowdown=group.forms.constants["overlap_slowdown"],
+        blocks=(*map(len, group.stages), *[len(group.setting.model.vocabulary)] * shares),
     )
     done = span
-    if states.gathers.any() or states.reductions.any():
-        done = played_ends(group.schedule, passes, message, group.micro_batches, group.ranks, states)
+    if states.gather.any() or states.reduce.any():
+        slower = passes._replace(exchanges=states)
+        done = played_ends(group.schedule, slower, message, group.micro_batches, group.ranks)
     done = done._replace(end=done.end + mirrored_seconds(group))
     return step_length(group, done) - step_length(group, span)
 

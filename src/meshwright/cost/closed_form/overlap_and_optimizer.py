@@ -1,17 +1,18 @@
 """Times of the actions around the schedule: optimizer, and what gathers and reductions expose.
 
 A gather at the start overlaps the first forward passes: stage j waits for what is left of its own when its first
-micro-batch arrives. A reduction starts when the first of the stage's L blocks has its gradients, runs beside the
-rest of that backward pass, and leaves at least 1/L of itself behind it. What is exchanged unit by unit comes and goes
-a whole stage at once: its first pass waits for the gather, a reduction for the one before it, and passes beside an
-exchange are slowed down.
+micro-batch arrives. ``play/overlap.py`` says how compute and what overlaps it slow each other down.
 """
 
 import numpy as np
 
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.play import overlap
+from meshwright.play.clocks import Numbers
 from meshwright.program.local_shape import Number
 from meshwright.stack.stack import Stack
+
+ARRAYS = Numbers(0.0, np.maximum, np.minimum)
 
 
 def optimizer_seconds(owned: Number, stack: Stack, forms: HardwareTimes, matrices: Number = 0) -> Number:
@@ -32,29 +33,24 @@ def optimizer_bytes_moved(owned: Number, stack: Stack, forms: HardwareTimes, mat
     return owned * (of_all + stack.optimizer_traffic_bytes) + of_matrices
 
 
-def during_exchange(compute: Number, left: Number, forms: HardwareTimes) -> Number:
-    """Return the length of a pass that overlaps ``left`` seconds of data-parallel communication."""
-    return compute + forms.constants["overlap_slowdown"] * np.minimum(compute, left)
-
-
 def send_occupancy(chunked: bool, overlaps: bool, forms: HardwareTimes) -> float:
     """Return the part of a message's time that blocks the sender's compute stream: 1, or the overlap slow-down.
 
     Schedules with one stage per rank send and receive before they go on (Megatron-LM's non-interleaved 1F1B);
     interleaved ones overlap sends with compute where the stack can.
     """
-    return forms.constants["overlap_slowdown"] if chunked and overlaps else 1.0
+    return overlap.occupied_part(chunked and overlaps, forms.constants["overlap_slowdown"])
 
 
 def during_gather(compute: Number, left: Number, forms: HardwareTimes) -> Number:
     """Length of a forward pass that starts while ``left`` seconds of its own gather remain."""
-    return np.maximum(compute + forms.constants["overlap_slowdown"] * left, left)
+    return overlap.during_gather(compute, left, forms.constants["overlap_slowdown"], ARRAYS)
 
 
 def reduction_slowdown(reduction: Number, backward: Number, units: Number, forms: HardwareTimes) -> Number:
     """Return the seconds by which an overlapping reduction slows the last backward pass of ``units`` blocks."""
-    overlapped = np.minimum(reduction, backward * (units - 1) / units)
-    return forms.constants["overlap_slowdown"] * overlapped
+    slowdown = forms.constants["overlap_slowdown"]
+    return overlap.reduction_slowdown(reduction, backward, units, slowdown, ARRAYS)
 
 
 def reduction_tail(
@@ -65,4 +61,4 @@ def reduction_tail(
     It begins when the first of the blocks is done, or ``ahead`` seconds into the pass if it has to wait for another.
     """
     length = backward + reduction_slowdown(reduction, backward, units, forms)
-    return np.maximum(reduction / units, np.maximum(backward / units, ahead) + reduction - length)
+    return overlap.reduction_tail(reduction, backward, length, units, ahead, ARRAYS)

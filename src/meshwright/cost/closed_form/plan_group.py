@@ -32,7 +32,7 @@ from meshwright.cost.operators.pass_prices import (
 )
 from meshwright.cost.operators.pipeline_vocabulary_costs import Share
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD, OffloadCopies, copy_seconds
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD, OffloadCopies, copy_seconds
 from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.forms.host_offload import HostShares
 from meshwright.program.local_shape import LocalShape, Number

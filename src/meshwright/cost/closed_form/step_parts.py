@@ -24,11 +24,11 @@ from meshwright.cost.closed_form.step_time import step_length
 from meshwright.cost.operators.base_change_times import change_seconds
 from meshwright.cost.operators.muon_times import orthogonalisation_seconds
 from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
+from meshwright.cost.pipeline_time.exchange_times import ExchangeTimes
 from meshwright.cost.pipeline_time.forward_only_pipeline import forward_only_seconds
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import pipeline_seconds
 from meshwright.cost.pipeline_time.host_state_copies import step_seconds
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import UnitExchangeTimes
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.pipeline_time.time_action_lists import Passes, SharePasses, Span, played_span
 from meshwright.plans.arrays.host_states import some_states_on_hosts
 from meshwright.plans.forms.host_offload import Offload
@@ -179,9 +179,9 @@ def _played_length(group: PlanGroup, heard: Sequence[bool]) -> Length:
     return Length(seconds[:n], seconds[n:] if quiet else None, alone, exchanged, copied)
 
 
-def _unit_exchanges(group: PlanGroup) -> UnitExchangeTimes:
+def _unit_exchanges(group: PlanGroup) -> ExchangeTimes:
     """Return the seconds of a unit's exchanges on every stage."""
-    return UnitExchangeTimes(
+    return ExchangeTimes(
         gather=group.seconds(group.gathers_of),
         reduce=group.seconds(group.reductions_of),
         overlapped=overlapped_kinds(group.setting.stack),

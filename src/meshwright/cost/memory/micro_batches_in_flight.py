@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.pipeline_time.offload_copy_streams import lists_with_offload_copies
+from meshwright.cost.pipeline_time.offload_copies import lists_with_offload_copies
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
 from meshwright.schedules.action import PASS_KINDS, Action
 from meshwright.schedules.activation_offload import COPIES, OffloadedStages

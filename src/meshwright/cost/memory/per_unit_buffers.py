@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.memory.zero_unsharded_buffers import unit_buffer_bytes, whole_parameter_bytes
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import unit_lists
+from meshwright.cost.pipeline_time.exchange_times import unit_lists
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists, stages_of_ranks
 from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages

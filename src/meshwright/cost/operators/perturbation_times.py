@@ -10,7 +10,7 @@ the next block is fetched; the update takes them through the device once, both w
 import numpy as np
 
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
-from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
+from meshwright.cost.pipeline_time.offload_copies import copy_seconds
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states.states_on_host import HostStates
 from meshwright.stack.stack import Stack

@@ -13,7 +13,7 @@ from meshwright.cost.operators.pass_prices import (
 )
 from meshwright.cost.operators.perturbation_times import perturbation_seconds, update_seconds
 from meshwright.cost.pipeline_time.host_state_copies import exposed_copies, step_seconds
-from meshwright.cost.pipeline_time.offload_copy_streams import OFFLOAD
+from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.program.model_states.base_changes import CHANGE_AXES
 from meshwright.program.model_states.hidden_matrices import stage_matrices
 from meshwright.program.program import Program, matrix_elements, message_part, message_reshard

@@ -13,7 +13,7 @@ import numpy as np
 
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_bytes_moved, optimizer_seconds
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
-from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
+from meshwright.cost.pipeline_time.offload_copies import copy_seconds
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states.state_elements import bytes_per_element
 from meshwright.program.model_states.states_on_host import HostStates, PassCopies

@@ -1,7 +1,7 @@
 """Exact times of any schedule's action lists, simulated on arrays of stage times.
 
-The order in which actions can run does not depend on durations, so ``schedules/execution_order.py`` finds it once
-per (schedule, P, M, V) and then each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``
+The order in which actions can run does not depend on durations, so ``play/order.py`` finds it once per (schedule, P, M,
+V), and ``play/player.py`` plays it: each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``
 rounds of P micro-batches, or of a unit that the plan names, the schedule is in its periodic regime (a max-plus
 linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows by a constant for every further round: it
 is extrapolated from the last two, and by no less than the work of the busiest rank, which a pipeline with one slow
@@ -9,37 +9,27 @@ stage comes to only after many rounds. Automatic schedules
 have lists of their own for every distinct (rounded) set of stage times.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.pipeline_time.offload_copy_streams import (
-    CopyStreams,
-    OffloadCopies,
-    lists_with_offload_copies,
-    with_copies,
-)
-from meshwright.cost.pipeline_time.per_step_exchange_streams import StateExchanges, StateStream
-from meshwright.cost.pipeline_time.per_unit_exchange_streams import (
-    EXCHANGES,
-    UnitExchangeStreams,
-    UnitExchangeTimes,
-    unit_lists,
-    with_exchanges,
-)
+from meshwright.cost.pipeline_time.exchange_times import ExchangePlaces, ExchangeTimes
+from meshwright.cost.pipeline_time.offload_copies import OffloadCopies, lists_with_offload_copies
+from meshwright.play.clocks import FLOATS, Clocks, Numbers
+from meshwright.play.copy_streams import CopyStreams
+from meshwright.play.data_parallel_streams import DataParallelStreams
+from meshwright.play.order import MESSAGE, Step, execution_order
+from meshwright.play.player import Player
 from meshwright.program.layouts.rank_mesh import Ints
-from meshwright.schedules.action import SUMS, Kind
-from meshwright.schedules.activation_offload import COPIES, OffloadedStages
+from meshwright.schedules.action import PASS_KINDS
+from meshwright.schedules.activation_offload import OffloadedStages
 from meshwright.schedules.choice import ScheduleChoice
-from meshwright.schedules.execution_order import Step, execution_order
 from meshwright.schedules.stage_times import StageTimes
 
 Array = NDArray[np.float64]
-MESSAGE = "message"
-"""What brings a pass its input from another rank, where all ranks do not exchange something."""
 ROUNDS = 3
 FEW = 4
 """So many plans are played one by one."""
@@ -71,7 +61,7 @@ class Passes(NamedTuple):
     backward: Array
     weight: Array | None = None
     times: Sequence[StageTimes] | None = None
-    exchanges: UnitExchangeTimes | None = None
+    exchanges: ExchangeTimes | None = None
     share: SharePasses | None = None
     copies: OffloadCopies | None = None
 
@@ -157,18 +147,12 @@ def played_span(
 
 
 def played_ends(
-    schedule: ScheduleChoice,
-    passes: Passes,
-    message: Array,
-    micro_batches: NDArray[np.int64],
-    ranks: int,
-    states: StateExchanges,
+    schedule: ScheduleChoice, passes: Passes, message: Array, micro_batches: NDArray[np.int64], ranks: int
 ) -> Span:
     """First starts of the ranks, and when they have reduced their gradients; lists are played in full."""
     found = Span(*(np.empty((len(message), n)) for n in (ranks, ranks, passes.forward.shape[1])))
     for count, times, rows in equal_lists(micro_batches, passes.times):
-        some = passes.take(rows)
-        of_rows = _play(schedule, some, message[rows], ranks, times, count, (states, rows))
+        of_rows = _play(schedule, passes.take(rows), message[rows], ranks, times, count)
         for every, some_of in zip(found, of_rows, strict=True):
             every[rows] = some_of
     return found
@@ -218,127 +202,82 @@ def _play(
     ranks: int,
     times: StageTimes | None,
     micro_batches: int,
-    states: tuple[StateExchanges, NDArray[np.int64]] | None = None,
 ) -> Span:
-    exchanges = passes.exchanges
-    overlapped = None if exchanges is None else exchanges.overlapped
-    copied = passes.copies and passes.copies.copied
+    """Play lists that have so many micro-batches: all plans at once, or few of them one by one."""
     chunks = passes.forward.shape[1] // ranks
-    steps = action_order(schedule, ranks, micro_batches, chunks, times, overlapped, copied)
-    by_kind = passes.by_kind
-    if exchanges is not None:
-        by_kind |= {"GATHER": exchanges.gather, "REDUCE": exchanges.reduce}
-    if passes.copies is not None:
-        by_kind |= dict.fromkeys(COPIES, passes.copies.seconds)
-    waits = {MESSAGE: message, **(passes.share.exchanges if passes.share else {})}
+    exchanged = passes.exchanges and passes.exchanges.places
+    copied = passes.copies and passes.copies.copied
+    order = play_order(schedule, ranks, micro_batches, chunks, times, exchanged, copied)
+    of = passes.by_kind, {MESSAGE: message, **(passes.share.exchanges if passes.share else {})}
     if len(message) > FEW:
-        columns = {kind: list(seconds.T) for kind, seconds in by_kind.items()}
-        zero = np.zeros_like(message)
-        streams = exchanges and exchanges.streams(ranks, zero, np.maximum, np.minimum)
-        stream = states and StateStream(states[0].columns(states[1]), steps, zero)
-        host = passes.copies and CopyStreams(ranks, zero, np.maximum)
-        times_of = _walk(steps, columns, waits, ranks, zero, np.maximum, streams, stream, host)
-        return Span(*(np.stack(of, 1) for of in times_of))
-    rows = [
-        _walk(
-            steps,
-            {kind: seconds[row].tolist() for kind, seconds in by_kind.items()},
-            {name: float(seconds[row]) for name, seconds in waits.items()},
-            ranks,
-            0.0,
-            max,
-            exchanges and exchanges.streams(ranks, 0.0, max, min),
-            states and StateStream(states[0].row(int(states[1][row])), steps, 0.0),
-            passes.copies and CopyStreams(ranks, 0.0, max),
-        )
-        for row in range(len(message))
-    ]
-    return Span(*(np.array(of) for of in zip(*rows, strict=True)))
+        return Span(*(np.stack(times_of, 1) for times_of in order.span(_player(passes, *of, ranks, None))))
+    rows = [order.span(_player(passes, *of, ranks, row)) for row in range(len(message))]
+    return Span(*(np.array(times_of) for times_of in zip(*rows, strict=True)))
 
 
-def _walk(
-    steps: Sequence[Step],
-    seconds: Mapping[str, Sequence[Any]],
-    waits: Mapping[str, Any],
-    ranks: int,
-    zero: Any,
-    larger: Callable[[Any, Any], Any],
-    streams: UnitExchangeStreams | None = None,
-    stream: StateStream | None = None,
-    host: CopyStreams | None = None,
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """First starts and last ends of the ranks, last ends of the stages; with ``streams`` there are exchanges too, with
-    ``host`` copies.
+def _player(
+    passes: Passes, by_kind: Mapping[str, Array], waits: Mapping[str, Array], ranks: int, row: int | None
+) -> Player:
+    """Return a player with the streams that plans have: of the plan at ``row``, in floats, or of all plans."""
+    message, exchanges, copies = waits[MESSAGE], None, None
+    numbers = Numbers(np.zeros_like(message), np.maximum, np.minimum) if row is None else FLOATS
 
-    Times are arrays over plans, or floats, which are faster for few. A sum over all ranks is there at one time for all
-    who wait for it.
+    def by_stage(seconds: Array) -> list[Any]:
+        return list(seconds.T) if row is None else seconds[row].tolist()
+
+    clocks = Clocks(ranks, numbers)
+    if (exchanged := passes.exchanges) is not None:
+        times = {"GATHER": by_stage(exchanged.gather), "REDUCE": by_stage(exchanged.reduce)}
+        rules = exchanged.overlapped, exchanged.slowdown, exchanged.blocks
+        exchanges = DataParallelStreams(clocks, times, *rules)
+    if passes.copies is not None:
+        copies = CopyStreams(clocks, by_stage(passes.copies.seconds))
+    delays = waits if row is None else {name: float(seconds[row]) for name, seconds in waits.items()}
+    return Player(clocks, {k: by_stage(seconds) for k, seconds in by_kind.items()}, delays, exchanges, copies)
+
+
+class PlayOrder(NamedTuple):
+    """All actions of a schedule, each after its list predecessor and its data.
+
+    ``first`` is the place of every rank's first pass, ``last`` that of every stage's last one.
     """
-    clock = [stream.start(rank) if stream else zero for rank in range(ranks)]
-    stage_end = [zero] * len(seconds["F"])
-    begin: list[Any] = [None] * ranks
-    ends: list[Any] = []
-    sums: dict[tuple[str, int], Any] = {}
-    for index, step in enumerate(steps):
-        stage, rank, kind, needed, exchange, reload = step
-        start = clock[rank]
-        if host is not None:
-            if kind in COPIES:
-                ends.append(host.copy(kind, rank, start, seconds[kind][stage]))
-                continue
-            start = host.before_pass(rank, start if reload is None else larger(start, ends[reload]))
-        if exchange in SUMS:
-            meeting = exchange, needed[0][0]
-            if meeting not in sums:
-                sums[meeting] = reduce(larger, (ends[source] for source, _ in needed)) + waits[exchange]
-            start = larger(start, sums[meeting])
-        else:
-            wait = waits[exchange or MESSAGE]
-            for source, crosses in needed:
-                start = larger(start, ends[source] + wait if crosses else ends[source])
-        took = seconds[kind][stage]
-        if streams is not None:
-            if kind in EXCHANGES:
-                ends.append(streams.exchange(kind, rank, took, clock))
-                continue
-            took = streams.slowed(rank, start, took)
-        if begin[rank] is None:
-            begin[rank] = start
-        if stream is not None:
-            took = stream.duration(step, start, took)
-            took = took + stream.slowdown(index, step, start, took)
-        clock[rank] = start + took
-        if stage < len(stage_end):
-            stage_end[stage] = clock[rank]
-        ends.append(clock[rank])
-    if stream is not None:
-        return begin, [stream.end(rank, at) for rank, at in enumerate(clock)], stage_end
-    return begin, clock if streams is None else list(map(larger, clock, streams.free)), stage_end
+
+    steps: tuple[Step, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+    def span(self, player: Player) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return first starts and last ends of the ranks, and last ends of the stages."""
+        player.play(self.steps)
+        starts, ends = player.clocks.starts, player.clocks.ends
+        return [starts[at] for at in self.first], player.ends_of_ranks(), [ends[at] for at in self.last]
 
 
 @lru_cache(maxsize=1024)
-def action_order(
+def play_order(
     schedule: ScheduleChoice,
     ranks: int,
     micro_batches: int,
     chunks: int,
     times: StageTimes | None = None,
-    overlapped: frozenset[Kind] | None = None,
+    exchanged: ExchangePlaces | None = None,
     copied: OffloadedStages | None = None,
-) -> tuple[Step, ...]:
-    """All actions of a schedule, each after its list predecessor and its data.
-
-    ``overlapped``: kinds of per-unit exchanges that overlap compute; None: no exchanges. ``copied``: with copies to
-    the host.
-    """
-    lists = schedule.lists(ranks, micro_batches, chunks, times)
-    steps = execution_order(lists, schedule.ways(ranks, chunks))
-    if overlapped is not None:
-        exchanged = unit_lists(schedule, ranks, micro_batches, chunks, times, overlapped)
-        steps = list(with_exchanges(steps, exchanged))
-    if copied is not None:
-        steps = list(
-            with_copies(
-                steps, lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)
-            )
+) -> PlayOrder:
+    """Return the order of a schedule's passes, with exchanges of states and copies to the host if there are any."""
+    lists = lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)
+    if exchanged is not None:
+        stages = stages_of_ranks(schedule, ranks, chunks).T.tolist()
+        shares = [[ranks * chunks + rank] if schedule.form else [] for rank in range(ranks)]
+        size = None if not exchanged.by_unit else schedule.unit_size(ranks, micro_batches, chunks)
+        lists = exchanged.within(
+            lists, size, [share + mine for share, mine in zip(shares, stages, strict=True)]
         )
-    return tuple(steps)
+    steps = execution_order(lists, schedule.ways(ranks, chunks))
+    passes = [(place, step) for place, step in enumerate(steps) if step.kind in PASS_KINDS]
+    first = {step.rank: place for place, step in reversed(passes)}
+    last = {step.stage: place for place, step in passes}
+    return PlayOrder(
+        tuple(steps),
+        tuple(first[rank] for rank in range(ranks)),
+        tuple(last[k] for k in range(ranks * chunks)),
+    )

@@ -12,6 +12,7 @@ REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -245,16 +246,29 @@ def _wrap(
     mine = [share.index for share in step.shares if share.rank == rank] + mine
     gather = [Action("GATHER", stage) for stage in mine if (stage, "GATHER") in collectives]
     early = [action for action in gather if step.gathers_early(action.stage)]
-    wrapped = list(early)
-    last = _last_backward(actions)
-    for position, action in enumerate(actions):
-        wrapped.append(action)
-        if "REDUCE" in step.overlapped and position in last:
-            wrapped += _after_last(last[position], step, collectives)
-    if "REDUCE" not in step.overlapped:
-        wrapped += [after for stage in mine for after in _after_last(stage, step, collectives)]
+    after = {stage: _after_last(stage, step, collectives) for stage in mine}
+    wrapped = around_passes(actions, early, after, overlapped="REDUCE" in step.overlapped)
     wrapped += _end(rank, mine, step, collectives)
     return (*wrapped, *(action for action in gather if action not in early))
+
+
+def around_passes(
+    actions: Sequence[Action],
+    early: Sequence[Action],
+    after: Mapping[int, Sequence[Action]],
+    *,
+    overlapped: bool,
+) -> list[Action]:
+    """Return a rank's list with gathers before it, and reductions ``after`` the last pass that makes gradients.
+
+    Reductions that overlap compute stand right behind that pass of their stage, others behind the whole list.
+    """
+    wrapped, last = list(early), _last_backward(actions)
+    for position, action in enumerate(actions):
+        wrapped.append(action)
+        if overlapped and position in last:
+            wrapped += after[last[position]]
+    return wrapped if overlapped else [*wrapped, *chain.from_iterable(after.values())]
 
 
 def _unit_by_unit(

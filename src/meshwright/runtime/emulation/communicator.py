@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from meshwright.play.clocks import FLOATS
+from meshwright.play.overlap import reduction_slowdown
 from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import matching_receive
@@ -195,7 +197,7 @@ class EmulatedCommunicator(Communicator):
             return Reduction(self.clock.now, self.clock.now, self.clock.now, len(operations))
         clock, blocks = self.clock, len(self.program.sections[stage].blocks)
         (began, length), seconds = clock.last_pass, sum(operations)
-        clock.work(self.times.reduction_slowdown(seconds, length, blocks))
+        clock.work(reduction_slowdown(seconds, length, blocks, self.times.overlap_slowdown, FLOATS))
         end, least = began + length / blocks, clock.now + seconds / blocks
         return Reduction(clock.now, end, least, len(operations))
 

@@ -3,7 +3,7 @@
 Seconds are those of the plan's own devices. The Program says which kinds of actions overlap compute.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meshwright.schedules.action import Action, Kind
@@ -44,12 +44,8 @@ class ModelledTimes:
         the optimizer's step of each pipeline rank.
     perturbation_s
         a pass of each pipeline rank that perturbs its parameters; 0 with backward passes.
-    during_gather
-        (pass, left) → length of a forward pass that begins while its own gather has so many seconds left.
-    during_exchange
-        (pass, left) → length of a pass that overlaps exchanges of units for so many seconds.
-    reduction_slowdown
-        (reduction, pass, blocks) → seconds that an overlapped reduction adds to a last backward pass of so many blocks.
+    overlap_slowdown
+        the part of an overlapped exchange's time by which compute gets longer (``play/overlap.py``).
     """
 
     passes: Mapping[tuple[int, Kind], PassTime]
@@ -61,9 +57,7 @@ class ModelledTimes:
     copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]
     perturbation_s: tuple[float, ...]
-    during_gather: Callable[[float, float], float]
-    during_exchange: Callable[[float, float], float]
-    reduction_slowdown: Callable[[float, float, int], float]
+    overlap_slowdown: float
     messages: Mapping[tuple[Kind, int | None], float] = field(default_factory=dict)
 
     def message_seconds(self, action: Action) -> float:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.play.clocks import FLOATS
+from meshwright.play.overlap import during_exchange, during_gather
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.clock import Clock
@@ -156,13 +158,13 @@ class EmulatedPasses:
 
     def _held_up(self, kind: Kind, start: float) -> float:
         """Return the seconds that overlapped exchanges of units, or F's own gather, add to a pass."""
+        times = self.stages.times
+        whole, slowdown = times.passes[self.stage, kind].total_s, times.overlap_slowdown
         if self.stages.by_unit:
-            whole = self.stages.times.passes[self.stage, kind].total_s
             left = max(0.0, self.stages.clock.data_parallel - start)
-            return self.stages.times.during_exchange(whole, left) - whole
+            return during_exchange(whole, left, slowdown, FLOATS) - whole
         left = self.stages.clock.gathered.pop(self.stage, 0.0) - start if kind in ("F", "E") else 0.0
-        whole = self.stages.times.passes[self.stage, kind].total_s
-        return self.stages.times.during_gather(whole, left) - whole if left > 0 else 0.0
+        return during_gather(whole, left, slowdown, FLOATS) - whole if left > 0 else 0.0
 
 
 @dataclass

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.errors import Problem
+from meshwright.play.order import DeadlockError, execution_order
 from meshwright.schedules.action import VOCABULARY_KINDS, Action, ActionLists, Kind
 from meshwright.schedules.custom.check_lists import first_of
 from meshwright.schedules.custom.inferred_shape import Shape
 from meshwright.schedules.dependencies import StageChains
-from meshwright.schedules.execution_order import DeadlockError, execution_order
 
 BARRIERS = (1, 2)
 """How often forms let all ranks wait for each other behind the last stage."""

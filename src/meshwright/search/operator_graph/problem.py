@@ -12,10 +12,10 @@ from functools import cached_property
 from itertools import accumulate
 
 from meshwright.errors import Problem
+from meshwright.play.order import DeadlockError
 from meshwright.schedules.action import Action
 from meshwright.schedules.custom.check_lists import check_passes
 from meshwright.schedules.custom.inferred_shape import Shape
-from meshwright.schedules.execution_order import DeadlockError
 from meshwright.schedules.split_backward.pass_numbers import Orders, numbered
 from meshwright.schedules.timeline import Timeline, run
 from meshwright.search.operator_graph.graph import Cost, Graph, Groups, merged

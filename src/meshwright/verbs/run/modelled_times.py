@@ -5,11 +5,6 @@ Everything is priced by the functions that the simulator calls; nothing is price
 
 from collections.abc import Iterable
 
-from meshwright.cost.closed_form.overlap_and_optimizer import (
-    during_exchange,
-    during_gather,
-    reduction_slowdown,
-)
 from meshwright.cost.operators.pass_prices import CATEGORY, Parts, Prices, message_seconds
 from meshwright.cost.operators.program_passes import (
     message_times,
@@ -18,14 +13,13 @@ from meshwright.cost.operators.program_passes import (
     rank_step_seconds,
     slowest_message_seconds,
 )
-from meshwright.cost.pipeline_time.offload_copy_streams import copy_seconds
+from meshwright.cost.pipeline_time.offload_copies import copy_seconds
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes, PassTime
 from meshwright.schedules.action import Kind
-from meshwright.simulate.simulator import message_occupancy
-from meshwright.simulate.vocabulary_exchanges import exchange_occupancy
+from meshwright.simulate.simulator import exchange_occupancy, message_occupancy
 
 
 def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
@@ -50,11 +44,7 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             rank_perturbation_seconds(program, prices, rank) if program.stack.optimizer.forward_only else 0.0
             for rank in range(program.pipeline_ranks)
         ),
-        during_gather=lambda length, left: float(during_gather(length, left, forms)),
-        during_exchange=lambda length, left: float(during_exchange(length, left, forms)),
-        reduction_slowdown=lambda reduction, length, blocks: float(
-            reduction_slowdown(reduction, length, blocks, forms)
-        ),
+        overlap_slowdown=forms.constants["overlap_slowdown"],
     )
 
 
