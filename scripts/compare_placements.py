@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from meshwright.schedules.action import Action, ActionLists, most_in_flight
+from meshwright.play.in_flight import most_in_flight
+from meshwright.schedules.action import Action, ActionLists
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.stage_times import ShareTimes, StageTimes

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from accuracy import table
 
-from meshwright.schedules.action import most_in_flight
+from meshwright.play.in_flight import most_in_flight
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.units import GIB

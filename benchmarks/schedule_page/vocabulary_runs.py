@@ -13,7 +13,8 @@ from math import isnan
 
 from accuracy import table
 
-from meshwright.schedules.action import Action, most_in_flight
+from meshwright.play.in_flight import most_in_flight
+from meshwright.schedules.action import Action
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.schedule_kind import ScheduleKind
 from meshwright.schedules.stage_times import ShareTimes, StageTimes

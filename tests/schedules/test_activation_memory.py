@@ -3,7 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_lists import legal
 
-from meshwright.schedules.action import most_in_flight, parse_actions
+from meshwright.play.in_flight import most_in_flight
+from meshwright.schedules.action import parse_actions
 from meshwright.schedules.activation_memory import levels, peaks
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.generators import SCHEDULES

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.pipeline_time.time_action_lists import played_seconds
-from meshwright.schedules.action import most_in_flight
+from meshwright.play.in_flight import most_in_flight
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.custom.check_lists import check_lists
 from meshwright.schedules.generators import SCHEDULES

@@ -12,9 +12,10 @@ from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.plans.forms.conversion import expand
+from meshwright.play.in_flight import most_in_flight
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.lowering.optimizer_post_validation import with_validation
-from meshwright.schedules.action import Action, most_in_flight
+from meshwright.schedules.action import Action
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.timeline import run
 from meshwright.simulate.memory_ledger import activation_curve

@@ -108,15 +108,6 @@ ActionLists = Sequence[Sequence[Action]]
 """One list of actions per pipeline rank."""
 
 
-def most_in_flight(actions: Iterable[Action]) -> int:
-    """Return the largest number of forward passes whose backward pass (B, or W of a split one) has not ended."""
-    held = most = 0
-    for action in actions:
-        held += {"F": 1, "B": -1, "W": -1}.get(action.kind, 0)
-        most = max(most, held)
-    return most
-
-
 def format_actions(actions: Iterable[Action]) -> str:
     """One rank's list as text."""
     return " ".join(str(action) for action in actions)

@@ -6,21 +6,19 @@ it does not leave for W (``kept``; a half if nothing is said), W that rest, B al
 let go at their end. What it ignores: parameters, gradients, buffers of messages, and all actions but these.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
-from meshwright.schedules.action import Action, Kind
+from meshwright.play.in_flight import OF_STAGES
+from meshwright.schedules.action import Action
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.pipeline import PASS_MEMORY
-
-CHANGES: Mapping[Kind, tuple[int, int]] = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1)}
-"""What a pass changes: forward passes that wait for B or I, and those that wait for W."""
 
 
 def levels(actions: Sequence[Action], ranks: int, ways: StageChains, kept: float = 0.5) -> list[float]:
     """Return the memory of one rank after each of its actions. Sums are exact, divided at the end."""
     whole = PASS_MEMORY * ranks
-    changes = [CHANGES.get(action.kind, (0, 0)) for action in actions]
+    changes = [OF_STAGES.get(action.kind, (0, 0)) for action in actions]
     before_backward = accumulate(change for change, _ in changes)
     before_weight = accumulate(change for _, change in changes)
     counts = zip(before_backward, before_weight, strict=True)

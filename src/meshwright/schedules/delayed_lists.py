@@ -22,7 +22,8 @@ from functools import lru_cache
 from itertools import product
 from math import ceil
 
-from meshwright.schedules.action import Action, ActionLists, Kind, most_in_flight
+from meshwright.play.in_flight import most_in_flight
+from meshwright.schedules.action import Action, ActionLists, Kind
 from meshwright.schedules.pipeline import Pipeline
 from meshwright.schedules.split_backward.pass_numbers import Pass, numbered
 from meshwright.schedules.split_backward.pipeline_state import (

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 
+from meshwright.play.in_flight import OF_STAGES
 from meshwright.schedules.action import Action
-from meshwright.schedules.activation_memory import CHANGES
 from meshwright.schedules.choice import ScheduleChoice
 
 ROUNDS = 4
@@ -48,4 +48,4 @@ def _first_rounds_hold(
 
 
 def _waiting(actions: Iterable[Action]) -> int:
-    return max(accumulate(CHANGES[action.kind][0] for action in actions))
+    return max(accumulate(OF_STAGES[action.kind][0] for action in actions))

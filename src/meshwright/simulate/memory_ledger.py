@@ -1,13 +1,12 @@
 """Memory of a Program over its action lists: the peak of every rank, action by action.
 
-The order of a list alone decides what is held when, so no durations are needed. F adds what its stage keeps, B takes
-it away, I leaves what W needs, which W takes away (see ``program/activation_bytes.py``). S adds what its share of the
-vocabulary keeps, T takes it away. What OFFLOAD copies away is free when the pass behind it has ended, what RELOAD
-brings is held from when it begins (``schedules/activation_offload.py``).
+The order of a list alone decides how many passes of each stage are held when (``play/in_flight.py``), so no durations
+are needed; ``program/activation_bytes.py`` has the bytes of each.
 Where steps are validated afterwards, what they overwrite is kept meanwhile.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.memory.backward_peak import Moment, StageBlocks, moments, worst_moment
@@ -18,6 +17,7 @@ from meshwright.cost.memory.zero_unsharded_buffers import (
     unit_buffer_bytes,
     whole_parameter_bytes,
 )
+from meshwright.play.in_flight import changes_along, host_changes
 from meshwright.program.activation_bytes import kept_bytes, logit_bytes, working_bytes
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.optimizer_post_validation import saves_states
@@ -34,7 +34,6 @@ from meshwright.program.model_states.states_on_host import host_bytes
 from meshwright.program.pipeline_vocabulary import ends_together
 from meshwright.program.program import Program, Stage, earlier_parameter_bytes
 from meshwright.program.program_parts import Part
-from meshwright.schedules.action import PASS_KINDS
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.stack.stack import Stack
 
@@ -170,41 +169,17 @@ def peak_activation_bytes(program: Program, rank: int) -> int:
 
 
 def activation_curve(program: Program, rank: int) -> list[tuple[int, int]]:
-    """(position in the list, bytes held after it) for every action that changes what is held."""
-    held, leaving, curve = 0, 0, [(0, 0)]
-    for position, action in enumerate(program.lists[rank]):
-        if action.stage is None or action.kind not in (*PASS_KINDS, *COPIES):
-            continue
-        copied = program.offloaded_bytes[action.stage]
-        if action.kind in COPIES:
-            held += copied if action.kind == "RELOAD" else 0
-            leaving += copied if action.kind == "OFFLOAD" else 0
-            curve.append((position, held))
-            continue
-        kept, for_weights = (
-            program.activation_bytes[action.stage],
-            program.weight_gradient_bytes[action.stage],
-        )
-        changes = {"F": kept, "B": -kept, "I": for_weights - kept, "W": -for_weights, "S": kept, "T": -kept}
-        held += changes.get(action.kind, 0)
+    """Return (position in the list, bytes held after it) of passes and copies; again where a copy ends with a pass."""
+    held, curve = 0, [(0, 0)]
+    for position, stage, waiting, for_weights, on_host in changes_along(program.lists[rank]):
+        held += waiting * program.activation_bytes[stage] + for_weights * program.weight_gradient_bytes[stage]
+        held -= on_host * program.offloaded_bytes[stage]
         curve.append((position, held))
-        if leaving:
-            held, leaving = held - leaving, 0
-            curve.append((position, held))
     return curve
 
 
 def peak_host_bytes(program: Program, rank: int) -> int:
     """Return the peak bytes of a rank on its host: states, and activations from OFFLOAD until a pass needs them."""
     optimizer, parameter = (program.elements_on_host(rank, kind) for kind in ("optimizer", "parameter"))
-    held = peak = int(host_bytes(program.stack, optimizer, parameter))
-    out = set[tuple[int | None, int | None]]()
-    for action in program.lists[rank]:
-        which = action.stage, action.micro_batch
-        if action.kind == "OFFLOAD":
-            out.add(which)
-            held += program.offloaded_bytes[action.stage or 0]
-        elif action.kind in ("B", "I") and which in out:
-            held -= program.offloaded_bytes[action.stage or 0]
-        peak = max(peak, held)
-    return peak
+    changes = (n * program.offloaded_bytes[stage] for stage, n in host_changes(program.lists[rank]))
+    return max(accumulate(changes, initial=int(host_bytes(program.stack, optimizer, parameter))))

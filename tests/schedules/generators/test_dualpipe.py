@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from meshwright.schedules.action import format_actions, most_in_flight
+from meshwright.play.in_flight import most_in_flight
+from meshwright.schedules.action import format_actions
 from meshwright.schedules.activation_memory import peaks
 from meshwright.schedules.custom.check_lists import check_lists
 from meshwright.schedules.dependencies import dependency_key, sources

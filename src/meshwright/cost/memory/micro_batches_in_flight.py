@@ -1,14 +1,12 @@
 """Micro-batches in flight: the number that a rank holds of each of its stages at once.
 
 With one stage a rank a schedule may declare the peak, which needs no lists (GPipe's are as long as the batch). Else a
-rank's list is walked: F holds one more of its stage, B one less; I turns one that waits for its backward pass into one
-that waits for W. Which moment is the peak depends on the sizes of the stages: peak bytes = max over candidates of
-Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the same for any
-schedule; declared peaks are held to the lists by a test. Where activations go to the host, what is there counts apart:
-from the end of the pass behind OFFLOAD to RELOAD.
+rank's list is walked (``play/in_flight.py``). Which moment is the peak depends on the sizes of the stages: peak bytes =
+max over candidates of Σ count·bytes. Stages of equal size count together, so that few candidates remain. Exact, and the
+same for any schedule; declared peaks are held to the lists by a test. What is on the host counts apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
 
@@ -17,14 +15,13 @@ from numpy.typing import NDArray
 
 from meshwright.cost.pipeline_time.offload_copies import lists_with_offload_copies
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
-from meshwright.schedules.action import PASS_KINDS, Action
-from meshwright.schedules.activation_offload import COPIES, OffloadedStages
+from meshwright.play.in_flight import changes_along, host_changes
+from meshwright.schedules.action import Action
+from meshwright.schedules.activation_offload import OffloadedStages
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
 
 Counts = NDArray[np.int64]
-CHANGES = {"F": (1, 0), "B": (-1, 0), "I": (-1, 1), "W": (0, -1), "S": (1, 0), "T": (-1, 0)}
-"""What an action changes: passes that wait for B or I, or S that waits for T, and passes that wait for W."""
 
 
 @lru_cache(maxsize=4096)
@@ -97,48 +94,23 @@ def peak_passes_on_host(
     lists = lists_with_offload_copies(schedule, ranks, micro_batches, chunks, times, copied)
     found = []
     for actions in lists:
-        changes = np.zeros((1 + len(actions), one_hot.shape[1]), dtype=np.int64)
-        out = {(a.stage, a.micro_batch) for a in actions if a.kind == "OFFLOAD"}
-        for position, action in enumerate(actions, 1):
-            ends = action.kind in ("B", "I") and (action.stage, action.micro_batch) in out
-            if action.kind == "OFFLOAD" or ends:
-                assert action.stage is not None
-                changes[position] += (-1 if ends else 1) * one_hot[action.stage]
+        changes = [np.zeros_like(one_hot[0]), *(n * one_hot[stage] for stage, n in host_changes(actions))]
         found.append(np.unique(np.cumsum(changes, 0), axis=0))
     return tuple(found)
 
 
 def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
     """Return the candidates of one rank's list: (candidates, 3, chunks); ``stages`` are the rank's."""
-    actions = [action for action in actions if action.kind in (*PASS_KINDS, *COPIES)]
-    changes = np.zeros((len(actions), 3, len(stages)), dtype=np.int64)
     chunk = {stage: index for index, stage in enumerate(stages)}
-    for position, action in enumerate(actions):
-        assert action.stage is not None
-        changes[position, :2, chunk[action.stage]] = CHANGES.get(action.kind, (0, 0))
-    if _count_copies(actions, chunk, changes):
-        return np.unique(np.cumsum(changes, 0), axis=0)
+    along = list(changes_along(actions))
+    changes = np.zeros((len(along), 3, len(stages)), dtype=np.int64)
+    changes[range(len(along)), :, [chunk[one.stage] for one in along]] = [one[2:] for one in along]
     held = np.cumsum(changes, 0)
+    if changes[:, 2].any():
+        return np.unique(held, axis=0)
     before_release = np.flatnonzero(changes.min((1, 2)) < 0) - 1
     after_turn = np.flatnonzero(changes.max((1, 2)) + changes.min((1, 2)) == 0)
     return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
-
-
-def _count_copies(actions: Sequence[Action], chunk: Mapping[int, int], changes: Counts) -> bool:
-    """Count in ``changes`` what is on the host, from the end of the pass behind; False where nothing ever is."""
-    leaving: int | None = None
-    found = False
-    for position, action in enumerate(actions):
-        assert action.stage is not None
-        if action.kind == "RELOAD":
-            changes[position, 2, chunk[action.stage]] -= 1
-        elif action.kind == "OFFLOAD":
-            leaving = chunk[action.stage]
-            found = True
-        elif leaving is not None:
-            changes[position + 1, 2, leaving] += 1
-            leaving = None
-    return found
 
 
 def sufficient(

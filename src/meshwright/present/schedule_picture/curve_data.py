@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meshwright.play.in_flight import OF_STAGES
 from meshwright.schedules.action import Action
-from meshwright.schedules.activation_memory import CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +30,5 @@ def curve_of(
 ) -> Curve:
     """Return the curve of a rank that holds ``levels`` after its actions."""
     played = zip(actions, start, end, levels, strict=True)
-    steps = [(s if a.kind == "F" else e, level) for a, s, e, level in played if a.kind in CHANGES]
+    steps = [(s if a.kind == "F" else e, level) for a, s, e, level in played if a.kind in OF_STAGES]
     return Curve(tuple(float(time) for time, _ in steps), tuple(level for _, level in steps))

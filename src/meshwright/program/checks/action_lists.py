@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from meshwright.errors import Problem
+from meshwright.play.in_flight import most_in_flight
 from meshwright.program.checks.checked_program import CheckedProgram, Rule
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.action import (
@@ -16,7 +17,6 @@ from meshwright.schedules.action import (
     Action,
     Kind,
     format_actions,
-    most_in_flight,
 )
 from meshwright.schedules.forward_only_lists import PERTURB, forward_only_lists
 

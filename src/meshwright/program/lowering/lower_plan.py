@@ -23,6 +23,7 @@ from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
+from meshwright.play.in_flight import most_in_flight
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.lowering.block_items import BLOCK_PASSES, block_passes
@@ -55,7 +56,7 @@ from meshwright.program.pipeline_vocabulary import (
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import ProgramParts
 from meshwright.program.reshard import Reshard
-from meshwright.schedules.action import ActionLists, Kind, most_in_flight
+from meshwright.schedules.action import ActionLists, Kind
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
 from meshwright.schedules.forward_only_lists import forward_only_lists

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import torch
 
 from meshwright.play.clocks import FLOATS
+from meshwright.play.in_flight import held_change
 from meshwright.play.overlap import during_exchange, during_gather
 from meshwright.program.model_states.per_unit_gather_and_reduce import NEED_PARAMETERS
 from meshwright.program.program import Program
@@ -28,8 +29,7 @@ class Ledger:
     def after(self, kind: Kind, stage: int) -> None:
         """Count the bytes that a pass keeps and frees."""
         kept, waits = self.program.activation_bytes[stage], self.program.weight_gradient_bytes[stage]
-        changes = {"F": kept, "B": -kept, "I": waits - kept, "W": -waits, "S": kept, "T": -kept}
-        self.count(changes.get(kind, 0))
+        self.count(held_change(kind, kept, waits))
 
     def count(self, change: int) -> None:
         """Add ``change`` bytes, which may be negative."""

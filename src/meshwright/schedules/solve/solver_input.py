@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
+from meshwright.play.in_flight import held_change
 from meshwright.schedules.action import ActionLists
 from meshwright.schedules.pipeline import PASS_MEMORY, Pipeline
 from meshwright.schedules.split_backward.pass_numbers import Orders, Pass, first_starts
@@ -40,8 +41,8 @@ class StageMemory:
     @cached_property
     def changes(self) -> tuple[float, ...]:
         """The change of memory by every pass, indexed by its code."""
-        freed = (left - whole for whole, left in zip(self.whole, self.left, strict=True))
-        return (*self.whole, *freed, *(-left for left in self.left))
+        stages = list(zip(self.whole, self.left, strict=True))
+        return tuple(held_change(kind, *stage) for kind in "FIW" for stage in stages)
 
     def keeps(self, order: Sequence[Pass]) -> bool:
         """Return true if a rank with this list never holds more than the limit."""

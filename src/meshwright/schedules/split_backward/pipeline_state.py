@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from meshwright.play.in_flight import held_change
 from meshwright.schedules.pipeline import Pipeline
 from meshwright.schedules.split_backward.pass_numbers import Pass, PassTable, first_starts
 
@@ -42,8 +43,8 @@ class PipelineState(PassTable):
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline)
         self.micro_batches = pipeline.micro_batches
-        kept = pipeline.times.kept
-        self.changes = (1.0,) * self.stages + (kept - 1,) * self.stages + (-kept,) * self.stages
+        of_kinds = (held_change(kind, 1.0, pipeline.times.kept) for kind in "FIW")
+        self.changes = tuple(change for change in of_kinds for _ in range(self.stages))
         self.begun = first_starts(pipeline)
         self.ends: list[list[float]] = [[] for _ in range(3 * self.stages)]
         self.clock, self.held = [0.0] * pipeline.ranks, [0.0] * pipeline.ranks

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from meshwright.errors import Problem
+from meshwright.play.in_flight import held_change
 from meshwright.play.order import DeadlockError
 from meshwright.schedules.action import Action
 from meshwright.schedules.custom.check_lists import check_passes
@@ -124,4 +125,4 @@ def levels(actions: Sequence[Action], costs: Sequence[Cost]) -> list[int]:
 
 def change(kind: str, cost: Cost) -> int:
     """Bytes that a pass takes, or gives back."""
-    return {"F": cost.kept, "I": cost.left - cost.kept, "W": -cost.left, "B": -cost.kept}[kind]
+    return held_change(kind, cost.kept, cost.left)
