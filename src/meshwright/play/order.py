@@ -19,6 +19,8 @@ MESSAGE = "message"
 """What brings a pass its input from another rank, where all ranks do not exchange something."""
 NOBODY = -1
 """The rank of a step in which several ranks meet."""
+MISSING = -1
+"""The place of what has not run yet."""
 UNTIMED = ("FREE", "VALIDATE")
 """Actions that take no time."""
 PASSES = frozenset(PASS_KINDS)
@@ -49,17 +51,20 @@ class DeadlockError(Exception):
         super().__init__("no rank can go on; waiting: " + " ".join(map(str, waiting)))
 
 
+Need = tuple[str | None, tuple[Hashable, ...], Hashable]
+"""What brings an action something from another rank if that takes time; the keys under which that is found, or the
+meeting of several ranks that it needs."""
+NOTHING: Need = None, (), None
+
+
 class Needs(Protocol):
-    """The rules of a kind of lists: what actions need of others, by keys under which these are found."""
+    """The rules of a kind of lists."""
 
-    def waits_for(self, action: Action, rank: int) -> tuple[str | None, Hashable]:
-        """Return what brings an action its input, and the name of the meeting if ranks meet in it.
+    def need(self, action: Action, rank: int) -> Need:
+        """Return what an action needs."""
 
-        What brings it is None if it needs nothing, and empty if what it needs is there when that has ended.
-        """
-
-    def keys(self, action: Action, rank: int) -> tuple[Hashable, ...]:
-        """Return the keys of what an action needs."""
+    def met(self, action: Action, rank: int) -> tuple[Hashable, ...]:
+        """Return the keys of what comes together in the meeting that an action needs."""
 
     def key(self, action: Action, rank: int) -> Hashable:
         """Return the key of an action that runs now, None if nobody needs it."""
@@ -71,15 +76,17 @@ class PassNeeds:
     def __init__(self, ways: StageChains) -> None:
         self._ways = ways
 
-    def waits_for(self, action: Action, rank: int) -> tuple[str | None, Hashable]:
-        """Return what brings a pass its input, and its sum over ranks."""
+    def need(self, action: Action, rank: int) -> Need:
+        """Return the passes that a pass needs, or the sum over ranks."""
         if action.kind not in PASSES:
-            return None, None
+            return NOTHING
         exchange = exchange_before(action, self._ways) if self._ways.barriers else None
-        return exchange or MESSAGE, (exchange, action.micro_batch) if exchange in SUMS else None
+        if exchange in SUMS:
+            return exchange, (), (exchange, action.micro_batch)
+        return exchange or MESSAGE, sources(action, self._ways), None
 
-    def keys(self, action: Action, rank: int) -> tuple[Hashable, ...]:
-        """Return the passes that a pass needs."""
+    def met(self, action: Action, rank: int) -> tuple[Hashable, ...]:
+        """Return the passes that a sum is of."""
         return sources(action, self._ways)
 
     def key(self, action: Action, rank: int) -> Hashable:
@@ -102,21 +109,19 @@ def execution_order(lists: ActionLists, ways: StageChains, needs: Needs | None =
         actions = lists[rank]
         for number in range(position[rank], len(actions)):
             action = actions[number]
-            brings, meeting = needs.waits_for(action, rank)
-            found = () if brings is None else meetings.get(meeting)
+            brings, keys, meeting = needs.need(action, rank)
+            found = () if meeting is None else meetings.get(meeting)
             if found is None:
-                keys = needs.keys(action, rank)
-                missing = [key for key in keys if key not in done]
-                if missing:
-                    asleep.add(rank, missing)
-                    break
-                if meeting is None:
-                    places = [done[key] for key in keys]
-                    found = tuple((at, None if steps[at].rank == rank else brings or None) for at in places)
-                else:
-                    met = tuple((done[key], None) for key in keys)
-                    meetings[meeting] = found = ((len(steps), None),)
-                    steps.append(Step(_number(action), NOBODY, brings or "", met))
+                keys = needs.met(action, rank)
+            places = [done.get(key, MISSING) for key in keys]
+            if MISSING in places:
+                asleep.add(rank, [key for key, at in zip(keys, places, strict=True) if at == MISSING])
+                break
+            if found is None:
+                meetings[meeting] = found = ((len(steps), None),)
+                steps.append(Step(_number(action), NOBODY, brings or "", tuple((at, None) for at in places)))
+            elif places:
+                found = tuple([(at, None if steps[at].rank == rank else brings) for at in places])
             position[rank] = number + 1
             key = needs.key(action, rank)
             if alone:
@@ -125,7 +130,8 @@ def execution_order(lists: ActionLists, ways: StageChains, needs: Needs | None =
                 steps.append(near.step(action, rank, found, len(steps)))
             if key is not None:
                 done[key] = len(steps) - 1
-                awake += asleep.woken_by(key)
+                if key in asleep.ranks:
+                    awake += asleep.woken_by(key)
     stuck = [actions[at] for actions, at in zip(lists, position, strict=True) if at < len(actions)]
     if stuck:
         raise DeadlockError(stuck)
@@ -167,17 +173,17 @@ class _Asleep:
     """Ranks that wait, by what they wait for."""
 
     def __init__(self) -> None:
-        self._ranks: dict[Hashable, list[int]] = {}
+        self.ranks: dict[Hashable, list[int]] = {}
         self._lacking: dict[int, int] = {}
 
     def add(self, rank: int, keys: Sequence[Hashable]) -> None:
         self._lacking[rank] = len(keys)
         for key in keys:
-            self._ranks.setdefault(key, []).append(rank)
+            self.ranks.setdefault(key, []).append(rank)
 
     def woken_by(self, key: Hashable) -> list[int]:
         """Return the ranks that this action was the last to block."""
-        ranks = self._ranks.pop(key, [])
+        ranks = self.ranks.pop(key)
         for rank in ranks:
             self._lacking[rank] -= 1
         return [rank for rank in ranks if not self._lacking[rank]]

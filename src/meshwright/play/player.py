@@ -85,4 +85,4 @@ class Player:
 
     def _sum_up(self, step: Step, start: Any) -> tuple[Any, Any]:
         """Run a sum over ranks whose last part is there; it comes to all of them at once."""
-        return start, start + self.waits[step.kind]
+        return start, start + self.waits[step[2]]

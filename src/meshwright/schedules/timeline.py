@@ -7,7 +7,7 @@ Exact for such tables, in any kind of number; used for the figures of a schedule
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from meshwright.play.clocks import Clocks, Numbers
 from meshwright.play.order import MESSAGE, NOBODY, Step, execution_order
@@ -57,11 +57,13 @@ def run(
     steps = execution_order(lists, ways)
     todo = [iter(actions) for actions in lists]
     lengths = [0 if step.rank == NOBODY else duration(next(todo[step.rank])) for step in steps]
-    waits: dict[Any, Any] = dict.fromkeys((MESSAGE, *EXCHANGES), 0 if callable(comm) else comm)
+    waits: dict[Any, Any] = dict.fromkeys((MESSAGE, *EXCHANGES), 0)
     if callable(comm):
-        steps = [_with_waits(step, steps, comm, waits) for step in steps]
-    by_place = [Step(place, step.rank, step.kind, step.sources) for place, step in enumerate(steps)]
-    return _timeline(by_place, len(lists), dict.fromkeys(PASS_KINDS, lengths), waits)
+        needed = [_with_waits(step, steps, comm, waits) for step in steps]
+    else:
+        waits, needed = dict.fromkeys(waits, comm), [step.sources for step in steps]
+    by_place = [(place, step[1], step[2], needed[place], None) for place, step in enumerate(steps)]
+    return _timeline(cast(list[Step], by_place), len(lists), dict.fromkeys(PASS_KINDS, lengths), waits)
 
 
 def _timeline(
@@ -71,21 +73,27 @@ def _timeline(
     Player(clocks, seconds, waits).play(steps)
     start: list[list[float]] = [[] for _ in range(ranks + 1)]
     end: list[list[float]] = [[] for _ in range(ranks + 1)]
-    for step, begins, ends in zip(steps, clocks.starts, clocks.ends, strict=True):
-        start[step.rank].append(begins)
-        end[step.rank].append(ends)
+    for (_, rank, *_), begins, ends in zip(steps, clocks.starts, clocks.ends, strict=True):
+        start[rank].append(begins)
+        end[rank].append(ends)
     return Timeline(tuple(map(tuple, start[:ranks])), tuple(map(tuple, end[:ranks])))
 
 
-def _with_waits(step: Step, steps: Sequence[Step], between: Between, waits: dict[Any, Any]) -> Step:
-    """Return a step that waits for each message as long as it takes between its two stages."""
-    needed = []
+def _with_waits(
+    step: Step, steps: Sequence[Step], between: Between, waits: dict[Any, Any]
+) -> tuple[tuple[int, Any], ...]:
+    """Return what a step needs, with the two stages as what each message takes its time for."""
+    if not step.sources:
+        return ()
+    found: list[tuple[int, Any]] = []
     for source, brings in step.sources:
-        ends = (steps[source].stage, step.stage) if brings or step.rank == NOBODY else None
-        if ends is not None and ends not in waits:
-            waits[ends] = between(*ends)
-        needed.append((source, ends))
-    return step._replace(sources=tuple(needed))  # type: ignore[arg-type]
+        ends = None
+        if brings is not None or step.rank == NOBODY:
+            ends = steps[source].stage, step.stage
+            if ends not in waits:
+                waits[ends] = between(*ends)
+        found.append((source, ends))
+    return tuple(found)
 
 
 def played(lists: ActionLists, times: StageTimes, ways: StageChains) -> Timeline:

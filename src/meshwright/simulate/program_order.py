@@ -7,7 +7,7 @@ part. Since all ranks of a class do the same, a collective inside a class needs 
 from collections import defaultdict
 from collections.abc import Hashable
 
-from meshwright.play.order import Step, execution_order
+from meshwright.play.order import NOTHING, Need, Step, execution_order
 from meshwright.program.lowering.optimizer_post_validation import sender_of
 from meshwright.program.pipeline_messages.all_rank_exchanges import awaited_sum, exchange_of, sender
 from meshwright.program.program import Program, matching_receive
@@ -24,7 +24,6 @@ from meshwright.schedules.action import (
 )
 
 BARRIERS: tuple[Kind, ...] = ("REDUCE_MIRRORED", "REDUCE_TIED")
-NEED_OTHERS = frozenset((*RECEIVES, *SUM_RECEIVES, *BROADCASTS))
 Barrier = tuple[Kind, int | None]
 """A kind of barrier, and the place in a chain of the stages that it is for."""
 
@@ -53,28 +52,27 @@ class ProgramNeeds:
                     self._members[self._barrier(action)].append(rank)
         self._behind: list[Barrier | None] = [None for _ in self._ranks]
 
-    def waits_for(self, action: Action, rank: int) -> tuple[str | None, Hashable]:
-        """Return the barrier that an action is behind, or the sum that a pass waits for."""
-        met = self._behind[rank]
-        if met is None and self._sums and action.kind in PASS_KINDS:
-            met = awaited_sum(action, self._ways)
-        if met is not None:
-            return met[0], met
-        return ("" if action.kind in NEED_OTHERS else None), None
+    def need(self, action: Action, rank: int) -> Need:
+        """Return the barrier that an action is behind, the sum that a pass waits for, or what sends it something."""
+        if (barrier := self._behind[rank]) is not None:
+            return barrier[0], (), barrier
+        kind = action.kind
+        if kind in PASS_KINDS:
+            awaited = awaited_sum(action, self._ways) if self._sums else None
+            return NOTHING if awaited is None else (awaited[0], (), awaited)
+        if kind in RECEIVES:
+            return None, (action,), None
+        if kind in SUM_RECEIVES:
+            return None, (sender_of(action, rank),), None
+        if kind in BROADCASTS and sender(kind, self._placement) != rank:
+            return None, (exchange_of(action),), None
+        return NOTHING
 
-    def keys(self, action: Action, rank: int) -> tuple[Hashable, ...]:
-        """Return the keys of what an action needs."""
+    def met(self, action: Action, rank: int) -> tuple[Hashable, ...]:
+        """Return the keys of all ranks' parts in the barrier or sum that an action needs."""
         if (barrier := self._behind[rank]) is not None:
             return tuple((barrier, member) for member in self._members[barrier])
-        if action.kind in PASS_KINDS:
-            return tuple((awaited_sum(action, self._ways), member) for member in self._ranks)
-        if action.kind in RECEIVES:
-            return (action,)
-        if action.kind in SUM_RECEIVES:
-            return (sender_of(action, rank),)
-        if action.kind in BROADCASTS and sender(action.kind, self._placement) != rank:
-            return (exchange_of(action),)
-        return ()
+        return tuple((awaited_sum(action, self._ways), member) for member in self._ranks)
 
     def key(self, action: Action, rank: int) -> Hashable:
         """Return the key of an action that runs now."""
