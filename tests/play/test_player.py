@@ -123,6 +123,16 @@ def test_a_copy_out_holds_up_the_pass_behind_the_next_one_and_a_copy_back_its_ba
     assert found["0B0"] == (10.0, 11.0)
 
 
+def test_a_first_pass_that_waits_for_a_copy_overlaps_only_what_is_left_of_its_gather():
+    actions = parse_actions("1GATHER 0F0 0OFFLOAD0 0F1 1F0")
+    steps = execution_order([actions], StageChains(2))
+    seconds = {"F": [1.0, 4.0], "OFFLOAD": [4.0, 4.0], "GATHER": [0.0, 7.0]}
+    player = player_of(1, FLOATS, seconds, {}, BOTH, [2, 2])
+    player.play(steps)
+    assert player.clocks.starts[-1] == 5.0  # behind the copy out, when 2 of the gather's 7 are left
+    assert player.clocks.ends[-1] == 9.0 + 2.0 * SLOWDOWN
+
+
 def test_a_link_carries_one_message_at_a_time():
     clocks = Clocks(2, FLOATS)
     links = Links(clocks, {("SEND_F", 0): 3.0}, 0.5, {("SEND_F", 0): 1})

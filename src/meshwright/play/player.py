@@ -63,10 +63,10 @@ class Player:
                 ends.append(end)
                 continue
             took = seconds[kind][stage]
-            if gather is not None and exchanges is not None:
-                start, took = exchanges.behind_gather(ends[gather], start, took)
             if before_pass is not None:
                 start = before_pass(rank, start)
+            if gather is not None and exchanges is not None:
+                start, took = exchanges.behind_gather(ends[gather], start, took)
             if slowed is not None:
                 took = slowed(rank, start, took)
             starts.append(start)
@@ -77,11 +77,9 @@ class Player:
     def ends_of_ranks(self) -> list[Any]:
         """Return when each rank has ended its list, and what its data-parallel stream has."""
         free = self.clocks.free[: self.clocks.ranks]
-        return (
-            free
-            if self.exchanges is None
-            else list(map(self.clocks.numbers.larger, free, self.exchanges.free))
-        )
+        if self.exchanges is None:
+            return free
+        return list(map(self.clocks.numbers.larger, free, self.exchanges.free))
 
     def _sum_up(self, step: Step, start: Any) -> tuple[Any, Any]:
         """Run a sum over ranks whose last part is there; it comes to all of them at once."""
