@@ -1,14 +1,17 @@
 """The order in which lists can run, and timelines in it, against the plain sweep over the ranks."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_timeline import plain_run
 from sample_lists import TWO_WAYS, TWO_WAYS_SHAPE, changed, legal
 
-from meshwright.play.order import DeadlockError, execution_order
-from meshwright.schedules.action import parse_actions
+from meshwright.play.order import DeadlockError, execution_order, order_with
+from meshwright.program.lowering.step_collectives import around_passes
+from meshwright.schedules.action import Action, parse_actions
+from meshwright.schedules.activation_offload import OffloadedStages, with_offloads
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.schedules.timeline import played, run, seconds_by_kind
@@ -75,6 +78,31 @@ def test_a_rank_that_needs_several_others_wakes_with_the_last_of_them():
     timeline = run(lists, lambda a: 5 if str(a) == "2S0" else lengths[a.kind], 0, ways)
     assert timeline == plain_run(lists, lambda a: 5 if str(a) == "2S0" else lengths[a.kind], 0, ways)
     assert timeline.start[1] == (1, 2, 7)
+
+
+@given(legal())
+@settings(max_examples=40, deadline=None)
+def test_an_order_of_passes_with_more_between_them_has_what_an_order_of_all_has(made):
+    lists, ways = made
+    more = []
+    for actions in with_offloads(lists, OffloadedStages(frozenset(range(64)), 1)):
+        stages = sorted({action.stage for action in actions})
+        after = {stage: [Action("REDUCE", stage), Action("FREE", stage)] for stage in stages}
+        gathers = [Action("GATHER", stage) for stage in stages]
+        more.append(around_passes(actions, gathers, after, overlapped=True))
+    quick, all_of_them = order_with(execution_order(lists, ways), more), execution_order(more, ways)
+    for rank in range(len(lists)):
+        found = [[described(step, of) for step in of if step.rank == rank] for of in (quick, all_of_them)]
+        assert found[0] == found[1]
+    for order in (quick, all_of_them):
+        for before, step in pairwise(order):  # the pass gets longer before others look at it
+            assert step.kind != "REDUCE" or (before.rank == step.rank and before.stage == step.stage)
+
+
+def described(step, steps):
+    """A step whose sources are told by what they are, and not by their places."""
+    needed = [(steps[at][:3], brings) for at, brings in step.sources]
+    return step[:3], needed, None if step.gather is None else steps[step.gather][:3]
 
 
 def test_two_ways_are_played_at_once():

@@ -138,6 +138,35 @@ def execution_order(lists: ActionLists, ways: StageChains, needs: Needs | None =
     return steps
 
 
+def order_with(steps: Sequence[Step], lists: ActionLists) -> list[Step]:
+    """Return an order of lists from that of their passes; what they have in between concerns one rank each.
+
+    That comes right behind the pass before it, which a reduction makes longer before others look at it.
+    """
+    near, found, place = _OnOneRank(len(lists)), list[Step](), list[int]()
+    position = [0] * len(lists)
+
+    def go_on(rank: int) -> None:
+        actions = lists[rank]
+        while position[rank] < len(actions) and actions[position[rank]].kind not in PASSES:
+            if actions[position[rank]].kind not in UNTIMED:
+                found.append(near.step(actions[position[rank]], rank, (), len(found)))
+            position[rank] += 1
+
+    for rank in range(len(lists)):
+        go_on(rank)
+    for step in steps:
+        rank, needed = step.rank, tuple([(place[source], brings) for source, brings in step.sources])
+        place.append(len(found))
+        if rank == NOBODY:
+            found.append(step._replace(sources=needed))
+            continue
+        found.append(near.step(lists[rank][position[rank]], rank, needed, len(found)))
+        position[rank] += 1
+        go_on(rank)
+    return found
+
+
 def _number(action: Action) -> int:
     return NOBODY if action.stage is None else action.stage
 

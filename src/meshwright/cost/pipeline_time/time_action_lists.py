@@ -21,7 +21,7 @@ from meshwright.cost.pipeline_time.offload_copies import OffloadCopies, lists_wi
 from meshwright.play.clocks import FLOATS, Clocks, Numbers
 from meshwright.play.copy_streams import CopyStreams
 from meshwright.play.data_parallel_streams import DataParallelStreams
-from meshwright.play.order import MESSAGE, Step, execution_order
+from meshwright.play.order import MESSAGE, Step, execution_order, order_with
 from meshwright.play.player import Player
 from meshwright.program.layouts.rank_mesh import Ints
 from meshwright.schedules.action import PASS_KINDS
@@ -272,7 +272,10 @@ def play_order(
         lists = exchanged.within(
             lists, size, [share + mine for share, mine in zip(shares, stages, strict=True)]
         )
-    steps = execution_order(lists, schedule.ways(ranks, chunks))
+    if exchanged is None and copied is None:
+        steps = execution_order(lists, schedule.ways(ranks, chunks))
+    else:
+        steps = order_with(play_order(schedule, ranks, micro_batches, chunks, times).steps, lists)
     passes = [(place, step) for place, step in enumerate(steps) if step.kind in PASS_KINDS]
     first = {step.rank: place for place, step in reversed(passes)}
     last = {step.stage: place for place, step in passes}
