@@ -65,6 +65,20 @@ class World:
         return Floors(np.where(least > 22, np.inf, self.times(plans) - self.slack), least, self.memory(plans))
 
 
+class Calls(World):
+    """Counts how often plans are evaluated."""
+
+    calls = 0
+
+    def evaluate(self, plans):
+        self.calls += 1
+        return super().evaluate(plans)
+
+
+def rows_of(plans):
+    return np.stack([plans.columns[name] for name in sorted(plans.columns)], 1).tolist()
+
+
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     monkeypatch.setattr(expensive_best_first, "MOST_PASSES", 10**12)
@@ -102,6 +116,23 @@ def test_the_best_are_the_best_of_all(seed, slack, top):
     assert found.slower <= spared
     assert world.evaluated < len(DEAR) / 4 or slack > 1
     assert world.evaluated > len(DEAR) / 4 or slack < 100
+
+
+@pytest.mark.parametrize("slack", [0.3, 3.0])
+def test_plans_evaluated_ahead_of_their_turn_change_no_result(slack, monkeypatch):
+    ahead, calls = widened(counted := Calls(4, slack)), []
+    calls.append(counted.calls)
+    monkeypatch.setattr(expensive_best_first, "AHEAD", 0.0)
+    in_turn = widened(counted := Calls(4, slack))
+    calls.append(counted.calls)
+    assert rows_of(ahead.plans) == rows_of(in_turn.plans)
+    assert ahead.step_s.tolist() == in_turn.step_s.tolist()
+    assert (ahead.slower, ahead.overfull, ahead.unplayed) == (
+        in_turn.slower,
+        in_turn.overfull,
+        in_turn.unplayed,
+    )
+    assert 2 * calls[0] < calls[1]
 
 
 def test_what_was_left_has_a_bound_above_the_best():

@@ -85,6 +85,28 @@ def everything(world):
     return search_all(SPACE, world.evaluate, lambda plans: np.ones(len(plans), dtype=bool))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_priced_ahead_of_their_turn_change_no_result(seed, monkeypatch):
+    monkeypatch.setattr(lower_bound_pruning, "GROUPS_AT_ONCE", 2)
+    found, asked_for = [], []
+    for ahead in (4.0, 0.0):
+        world, sizes = drawn(seed, 0.3, 0.9), []
+        monkeypatch.setattr(lower_bound_pruning, "AHEAD", ahead)
+        request = SearchRequest(3, 1.1)
+
+        def evaluate(plans, world=world, sizes=sizes):
+            sizes.append(len(plans))
+            return world.evaluate(plans)
+
+        found.append(searched(SPACE, world.bounds, evaluate, request))
+        asked_for.append(len(sizes))
+    ahead, in_turn = found
+    assert rows_of(ahead.plans) == rows_of(in_turn.plans)
+    assert ahead.step_s.tolist() == in_turn.step_s.tolist()
+    assert (ahead.slower, ahead.overfull) == (in_turn.slower, in_turn.overfull)
+    assert asked_for[0] < asked_for[1]
+
+
 @given(st.integers(0, 10**6), st.sampled_from((0.01, 1.0, 30.0)), st.sampled_from((0.05, 0.5, 2.0)))
 @settings(max_examples=24)
 def test_best_plans_ties_and_reasons_are_those_of_all_plans(seed, spread, fitting):

@@ -30,6 +30,8 @@ from meshwright.search.algorithms.exhaustive import (
 )
 
 AT_ONCE = 4
+AHEAD = 0.25
+"""Plans are evaluated ahead of their turn, which is cheaper in one array: as many as this part of those so far."""
 PLAYED_ROUNDS = 16
 """Rounds of P micro-batches whose lists are simulated for a step time, besides those for memory."""
 COMPARED_GAMES = 25
@@ -136,6 +138,7 @@ class _Play:
         self.limits, self.work = _Limits(plans), _Work(plans, batch)
         self.taken: list[int] = []
         self.seen: set[int] = set()
+        self.ahead: dict[int, tuple[float, float, bool]] = {}
         self.scores: list[tuple[Floats, Floats, NDArray[np.bool_]]] = []
         self.fit = self.interrupted = False
 
@@ -156,17 +159,38 @@ class _Play:
         if playable:
             some = np.array(playable)
             try:
-                result = self.evaluate(self.plans.take(some))
+                self._evaluate([row for row in playable if row not in self.ahead])
             except KeyboardInterrupt:
                 self.interrupted = True
                 return False
-            self.best.update(some, result.step_s, result.fits)
-            self.limits.refuse(some[~result.fits])
-            self.fit = self.fit or bool(result.fits.any())
+            step_s, total, fits = (np.array(of) for of in zip(*map(self.ahead.pop, playable), strict=True))
+            self.best.update(some, step_s, fits)
+            self.limits.refuse(some[~fits])
+            self.fit = self.fit or bool(fits.any())
             self.taken += playable
             self.seen.update(playable)
-            self.scores.append((result.step_s, result.total_bytes, result.fits))
+            self.scores.append((step_s, total, fits))
         return len(playable) == len(may_fit)
+
+    def _evaluate(self, rows: Sequence[int]) -> None:
+        """Evaluate rows, whose turn is now or later."""
+        if rows:
+            scores = self.evaluate(self.plans.take(np.array(rows)))
+            columns = (scores.step_s.tolist(), scores.total_bytes.tolist(), scores.fits.tolist())
+            self.ahead.update(zip(rows, zip(*columns, strict=True), strict=True))
+
+    def _evaluate_ahead(self, order: NDArray[np.int64], bounds: Floats) -> None:
+        """Evaluate the first rows of an order whose turn is likely to come."""
+        most = max(AT_ONCE, int(AHEAD * len(self.taken)))
+        worth = [row for row in order[: 2 * most].tolist() if self._is_open(row, bounds)]
+        rows = [row for row in worth if row not in self.ahead and self.limits.may_fit(row)]
+        try:
+            self._evaluate(self.work.affordable(rows[:most]))
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _is_open(self, row: int, bounds: Floats) -> bool:
+        return row not in self.seen and bool(bounds[row] < self.best.threshold(row))
 
     def best_of(self, order: NDArray[np.int64], bounds: Floats) -> set[int]:
         """Evaluate what may be among the best, in an order of ascending bounds; returns what was too much work."""
@@ -174,8 +198,9 @@ class _Play:
         for at in range(0, len(order), AT_ONCE):
             if bounds[order[at]] >= self.best.worth:
                 break
-            near = [int(row) for row in order[at : at + AT_ONCE]]
-            rows = [row for row in near if row not in self.seen and bounds[row] < self.best.threshold(row)]
+            rows = [row for row in order[at : at + AT_ONCE].tolist() if self._is_open(row, bounds)]
+            if any(row not in self.ahead for row in rows):
+                self._evaluate_ahead(order[at:], bounds)
             self.some(rows)
             unplayed.update(row for row in rows if row not in self.seen)
         return unplayed
@@ -253,3 +278,14 @@ class _Work:
         self.seen.add(key)
         self.done += int(self.passes[row])
         return True
+
+    def affordable(self, rows: Sequence[int]) -> list[int]:
+        """Return the first rows, for which the work that is left suffices."""
+        new: dict[bytes, int] = {}
+        for at, row in enumerate(rows):
+            key = self.lists[row].tobytes()
+            if key not in self.seen:
+                new[key] = int(self.passes[row])
+            if self.done + sum(new.values()) > MOST_PASSES:
+                return list(rows[:at])
+        return list(rows)

@@ -34,7 +34,7 @@ from meshwright.search.algorithms.exhaustive import (
     least_of_schedules,
     ranked,
 )
-from meshwright.search.algorithms.shared_evaluation import Steps
+from meshwright.search.algorithms.shared_evaluation import ScoredRows, Steps
 from meshwright.search.choice_reasons import FIELDS
 from meshwright.search.space.plan_space import ExpandedPlans, Space
 
@@ -42,6 +42,8 @@ PRICED_TOGETHER = (*CHOICES, "virtual_stages", "pp")
 LIKELY = (1, 4, 16)
 """For each value how many likely best plans are evaluated, as long as none fits."""
 GROUPS_AT_ONCE = 32
+AHEAD = 0.5
+"""Groups are priced ahead of their turn, which is cheaper in one array: as many as this part of those so far."""
 MOST_AT_ONCE = 2**16
 ROOM = (1 + TIE) ** 2
 """A leaner plan that is hardly slower goes first: as much is looked at beyond the best."""
@@ -87,7 +89,9 @@ def search_bounded(
     while not interrupted and len(rows := state.next_rows()):
         heard(state.best, len(rows) + len(state.left))
         try:
-            state.answer(rows, (yield state.plans.take(rows)))
+            if len(new := state.rows_to_price(rows)):
+                state.price(new, (yield state.plans.take(new)))
+            state.answer(rows, state.priced_scores(rows))
         except KeyboardInterrupt:
             interrupted = True
             state.left = np.concatenate([rows, state.left])
@@ -169,6 +173,7 @@ class _SearchState:
         self.left: Rows = np.flatnonzero(~self.waiting)
         self.step_s, self.total_bytes = np.full(len(plans), np.inf), np.zeros(len(plans))
         self.fits, self.evaluated = np.zeros((2, len(plans)), dtype=np.bool_)
+        self.priced, self.rounds = np.zeros(len(plans), dtype=np.bool_), 0
         self.together = _Bests(plans, PRICED_TOGETHER)
         self.kinds = _Bests(plans, MATTERS)
         self.values = [_Bests(plans, (field,)) for field in FIELDS]
@@ -181,7 +186,7 @@ class _SearchState:
     @property
     def best(self) -> BestSoFar:
         """The best plan so far."""
-        times = np.where(self.fits, self.step_s, np.inf)
+        times = np.where(self.fits & self.evaluated, self.step_s, np.inf)
         row = int(times.argmin())
         return BestSoFar(float(times[row]), self.plans, row)
 
@@ -193,14 +198,37 @@ class _SearchState:
     def next_rows(self) -> Rows:
         """Open plans of some groups; nothing where none is left."""
         self.left = self.left[self.floors[self.left] <= self._enough(self.left)]
-        least = self.together.least(self.left, self.floors[self.left])
-        first = np.argsort(least)[:GROUPS_AT_ONCE]
-        chosen = np.zeros(len(least), dtype=np.bool_)
-        chosen[first[np.isfinite(least[first])]] = True
-        now = chosen[self.together.of[self.left]]
+        now = self._of_first_groups(GROUPS_AT_ONCE)
         rows = self.left[now][:MOST_AT_ONCE]
         self.left = np.concatenate([self.left[now][MOST_AT_ONCE:], self.left[~now]])
+        self.rounds += 1
         return rows
+
+    def _of_first_groups(self, count: int) -> NDArray[np.bool_]:
+        """Return the mask of ``left`` of plans in the groups with the least bounds."""
+        least = self.together.least(self.left, self.floors[self.left])
+        first = np.argsort(least)[:count]
+        chosen = np.zeros(len(least), dtype=np.bool_)
+        chosen[first[np.isfinite(least[first])]] = True
+        return chosen[self.together.of[self.left]]
+
+    def rows_to_price(self, rows: Rows) -> Rows:
+        """Return what has no price yet of ``rows``, and then of the groups that come next too."""
+        new = rows[~self.priced[rows]]
+        groups = int(AHEAD * self.rounds) * GROUPS_AT_ONCE
+        if not len(new) or not groups:
+            return new
+        ahead = self.left[self._of_first_groups(groups)]
+        return np.concatenate([new, ahead[~self.priced[ahead]]])[: max(len(new), MOST_AT_ONCE)]
+
+    def price(self, rows: Rows, scores: Scores) -> None:
+        """Store the scores of rows whose turn is now or later."""
+        self.step_s[rows], self.total_bytes[rows] = scores.step_s, scores.total_bytes
+        self.fits[rows], self.priced[rows] = scores.fits, True
+
+    def priced_scores(self, rows: Rows) -> Scores:
+        """Return the scores of priced rows."""
+        return ScoredRows(self.step_s[rows], self.total_bytes[rows], self.fits[rows])
 
     def answer(self, rows: Rows, scores: Scores) -> None:
         """Store the evaluated scores of rows."""
