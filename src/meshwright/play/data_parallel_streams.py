@@ -33,7 +33,7 @@ class DataParallelStreams:
         clocks: Clocks,
         seconds: Mapping[str, Any],
         overlapped: Collection[str],
-        slowdown: float,
+        slowdown: Any,
         blocks: Sequence[int] | None = None,
     ) -> None:
         self._clocks, self._seconds, self._overlapped = clocks, seconds, overlapped

@@ -10,6 +10,7 @@ from meshwright.cluster.cluster import Tier
 from meshwright.cost.closed_form.constant_changes import changed_step_seconds
 from meshwright.cost.closed_form.evaluate_plans import step_seconds
 from meshwright.cost.constant_values import matters, value_in, with_values
+from meshwright.cost.pipeline_time import time_action_lists
 from meshwright.cost.uncertainty.constant_draws import constant_draws
 from meshwright.plans.arrays.short_plans import from_shorts
 from meshwright.plans.forms.host_offload import Offload
@@ -42,9 +43,12 @@ def test_changes_at_once_equal_changes_one_by_one(model, cluster, stack, schedul
     equal_one_by_one(from_shorts(found.plans), found.setting)
 
 
-def test_plans_with_copies_to_the_hosts_are_played_change_by_change():
-    found = family("tied", CLUSTER, "meshwright", 30, 3)
-    plans = from_shorts([plan for plan in found.plans if plan.layout.pp > 1][:2])
+@pytest.mark.parametrize("count", [2, 7])
+def test_plans_with_copies_to_the_hosts_are_played_under_all_changes_together(count, monkeypatch):
+    found = family("tied", CLUSTER, "meshwright", 60, 3)
+    plans = from_shorts([plan for plan in found.plans if plan.layout.pp > 1][:count])
+    equal_one_by_one(plans.with_choice("offload", Offload(activations=0.5)), found.setting)
+    monkeypatch.setattr(time_action_lists, "MANY", 5)
     equal_one_by_one(plans.with_choice("offload", Offload(activations=0.5)), found.setting)
 
 

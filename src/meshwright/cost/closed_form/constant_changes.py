@@ -1,7 +1,7 @@
 """Compute the step times of plans under many changed constants at once.
 
-Rows of the array are plans in cases: plan i under change j. Where a step must be played, or where the changed constant
-is a tier's, changes are priced one after the other.
+Rows of the array are plans in cases: plan i under change j. Where a schedule has no closed form, or where the changed
+constant is a tier's, changes are priced one after the other.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Change = tuple[str, float]
 def changed_step_seconds(plans: PlanArrays, setting: Setting, changes: Sequence[Change]) -> Floats:
     """Return the step time of every plan under each change, in seconds: (changes, n)."""
     seconds = np.zeros((len(changes), len(plans)))
-    played = ~have_forms(plans) | plans.leaves_devices
+    played = ~have_forms(plans)
     at_once = [at for at, (name, _) in enumerate(changes) if not is_of_tier(name)]
     for rows, together in ((np.flatnonzero(~played), at_once), (np.flatnonzero(played), [])):
         if not len(rows):

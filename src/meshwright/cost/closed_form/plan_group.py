@@ -14,7 +14,6 @@ from meshwright.cost.closed_form.automatic_stage_times import automatic_stage_ti
 from meshwright.cost.closed_form.group_parts import (
     CollectivesOf,
     GroupPart,
-    elements_by_part,
     pass_exchanges,
     stage_gathers_at_once,
 )
@@ -37,7 +36,7 @@ from meshwright.plans.arrays.host_states import shared_host_shares
 from meshwright.plans.forms.host_offload import HostShares
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.program.lowering.lower_plan import blocks_out
-from meshwright.program.lowering.pass_bodies import pass_body
+from meshwright.program.lowering.pass_bodies import ExchangesOfParts, pass_body
 from meshwright.program.lowering.plan_parts import p2p_bytes
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.state_elements import Elements
@@ -86,19 +85,20 @@ class PlanGroup(GroupStages):
 
     def bodies(self, kind: PassKind) -> tuple[Body, ...]:
         """Return the body of a pass for each kind of stage."""
-        parts, of_blocks, stack, elements = (
-            self.parts,
-            self.of_blocks,
-            self.setting.stack,
-            self.block_elements,
+        units, at_once = self._pass_exchanges
+        contents = zip(self._contents.items(), at_once, strict=True)
+        return tuple(
+            pass_body(blocks, kind, units, together, self.shared, changes)
+            for ((blocks, _), changes), together in contents
         )
-        units = pass_exchanges(parts, of_blocks, elements, stack)
-        found = []
-        for (blocks, _), changes in self._contents.items():
-            sums = elements_by_part(blocks, of_blocks, elements)
-            at_once = stage_gathers_at_once(parts, sums, stack)
-            found.append(pass_body(blocks, kind, units, at_once, self.shared, changes))
-        return tuple(found)
+
+    @cached_property
+    def _pass_exchanges(self) -> tuple[ExchangesOfParts, list[tuple[Collective, ...]]]:
+        """Return the state exchanges of passes by block, and those before a pass over each kind of stage."""
+        parts, of_blocks, stack = self.parts, self.of_blocks, self.setting.stack
+        units = pass_exchanges(parts, of_blocks, self.block_elements, stack)
+        at_once = [stage_gathers_at_once(parts, sums, stack) for sums in self.priced_kind_elements]
+        return units, at_once
 
     def priced(self, kind: PassKind) -> tuple[Parts, ...]:
         """Priced passes, one per kind of stage, a row per distinct shape."""
@@ -210,6 +210,11 @@ class PlanGroup(GroupStages):
         return self._stage_bytes(self.prices.kept)
 
     @cached_property
+    def working(self) -> list[Floats]:
+        """Bytes that the backward pass of each block brings back: (n,) each."""
+        return [self.per_plan(value) for value in self.prices.working]
+
+    @cached_property
     def kept_for_weights(self) -> Floats:
         """Bytes that a stage of each kind keeps from I to W: (n, kinds)."""
         return self._stage_bytes(self.prices.kept_for_weights)
@@ -237,7 +242,7 @@ class PlanGroup(GroupStages):
         """Copies of activations to the host and back; None where there are none."""
         if self.copied is None:
             return None
-        seconds = np.asarray(copy_seconds(self.kept_on_host, self.forms))
+        seconds = np.asarray(copy_seconds(self.kept_on_host, self.stage_forms))
         return OffloadCopies(self.copied, seconds[:, self.kind_of])
 
     def _stage_bytes(self, of_blocks: list[Number]) -> Floats:

@@ -6,7 +6,7 @@ to exchange there; plans of an array that have not, because no other rank shares
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +23,30 @@ Array = NDArray[np.float64]
 class ExchangeTimes(NamedTuple):
     """Seconds of each stage's gather and reduction, (n, K), or (n, K + P) with shares of the vocabulary behind.
 
-    ``overlapped`` are the kinds that overlap compute, which ``slowdown`` makes longer. ``blocks`` are the numbers of
-    blocks of every stage and share; None where states are exchanged unit by unit, and not once a step.
+    ``overlapped`` are the kinds that overlap compute, which ``slowdown``, one for all plans or (n,), makes longer.
+    ``blocks`` are the numbers of blocks of every stage and share; None where states are exchanged unit by unit, and not
+    once a step.
     """
 
     gather: Array
     reduce: Array
     overlapped: frozenset[Kind]
-    slowdown: float
+    slowdown: Any
     blocks: tuple[int, ...] | None = None
 
     def take(self, rows: NDArray[np.int64]) -> "ExchangeTimes":
         """Return the plans at ``rows``."""
-        return self._replace(gather=self.gather[rows], reduce=self.reduce[rows])
+        slowdown = self.slowdown[rows] if np.ndim(self.slowdown) else self.slowdown
+        return self._replace(gather=self.gather[rows], reduce=self.reduce[rows], slowdown=slowdown)
+
+    def slowdown_of(self, row: int) -> float:
+        """Return the overlap slow-down of one plan."""
+        return float(self.slowdown[row] if np.ndim(self.slowdown) else self.slowdown)
+
+    def inputs(self, row: int) -> tuple[Any, ...]:
+        """Return all that the streams of one plan depend on, as one hashable value."""
+        seconds = self.gather[row].tobytes(), self.reduce[row].tobytes()
+        return *seconds, self.overlapped, self.slowdown_of(row), self.blocks
 
     @property
     def places(self) -> "ExchangePlaces":

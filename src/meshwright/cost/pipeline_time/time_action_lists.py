@@ -9,8 +9,9 @@ stage comes to only after many rounds. Automatic schedules
 have lists of their own for every distinct (rounded) set of stage times.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ Array = NDArray[np.float64]
 ROUNDS = 3
 FEW = 4
 """So many plans are played one by one."""
+MANY = 512
+"""So many plans are played at once at most; more would take memory for all ends of their passes."""
 SLOW_ROUNDS = 8
 """Lists that are made by playing settle later, and so do those with exchanges of units or copies to the host."""
 
@@ -73,6 +76,17 @@ class Passes(NamedTuple):
         share = None if self.share is None else self.share.take(rows)
         copies = None if self.copies is None else self.copies.take(rows)
         return Passes(self.forward[rows], self.backward[rows], weight, times, exchanges, share, copies)
+
+    def inputs(self, row: int) -> tuple[Any, ...]:
+        """Return all that a plan's lists are played with, as one hashable value."""
+        found: list[Any] = [times[row].tobytes() for times in self.by_kind.values()]
+        if self.share:
+            found += [float(seconds[row]) for seconds in self.share.exchanges.values()]
+        if self.exchanges:
+            found += self.exchanges.inputs(row)
+        if self.copies:
+            found += [self.copies.copied, self.copies.seconds[row].tobytes()]
+        return tuple(found)
 
     @property
     def whole(self) -> Array:
@@ -195,6 +209,19 @@ def periodic_micro_batches(micro_batches: Ints, period: int, rounds: int = ROUND
     return np.where(few, micro_batches, rounds * period + np.asarray(micro_batches) % period)
 
 
+@dataclass(frozen=True, slots=True)
+class _Game:
+    """A play of one plan's lists; equal ``inputs`` have equal ends."""
+
+    inputs: tuple[Any, ...]
+    play: Callable[[], Span] = field(compare=False)
+
+
+@lru_cache(maxsize=4096)
+def _played(game: _Game) -> Span:
+    return game.play()
+
+
 def _play(
     schedule: ScheduleChoice,
     passes: Passes,
@@ -203,16 +230,35 @@ def _play(
     times: StageTimes | None,
     micro_batches: int,
 ) -> Span:
-    """Play lists that have so many micro-batches: all plans at once, or few of them one by one."""
+    """Play lists, those of few plans once for equal times: what is sharded, or on hosts, often changes no pass."""
+    few, spans = len(message) <= FEW, []
+    for at in np.split(np.arange(len(message)), range(1 if few else MANY, len(message), 1 if few else MANY)):
+        play = partial(_play_anew, schedule, passes.take(at), message[at], ranks, times, micro_batches)
+        if few:
+            shape = schedule, ranks, times, micro_batches, passes.forward.shape[1], message[at].tobytes()
+            spans.append(_played(_Game((*shape, *passes.inputs(int(at[0]))), play)))
+        else:
+            spans.append(play())
+    return Span(*(np.concatenate(of) for of in zip(*spans, strict=True)))
+
+
+def _play_anew(
+    schedule: ScheduleChoice,
+    passes: Passes,
+    message: Array,
+    ranks: int,
+    times: StageTimes | None,
+    micro_batches: int,
+) -> Span:
+    """Play lists of one plan in floats, or of several in arrays."""
     chunks = passes.forward.shape[1] // ranks
     exchanged = passes.exchanges and passes.exchanges.places
     copied = passes.copies and passes.copies.copied
     order = play_order(schedule, ranks, micro_batches, chunks, times, exchanged, copied)
     of = passes.by_kind, {MESSAGE: message, **(passes.share.exchanges if passes.share else {})}
-    if len(message) > FEW:
+    if len(message) > 1:
         return Span(*(np.stack(times_of, 1) for times_of in order.span(_player(passes, *of, ranks, None))))
-    rows = [order.span(_player(passes, *of, ranks, row)) for row in range(len(message))]
-    return Span(*(np.array(times_of) for times_of in zip(*rows, strict=True)))
+    return Span(*(np.array([times_of]) for times_of in order.span(_player(passes, *of, ranks, 0))))
 
 
 def _player(
@@ -228,7 +274,8 @@ def _player(
     clocks = Clocks(ranks, numbers)
     if (exchanged := passes.exchanges) is not None:
         times = {"GATHER": by_stage(exchanged.gather), "REDUCE": by_stage(exchanged.reduce)}
-        rules = exchanged.overlapped, exchanged.slowdown, exchanged.blocks
+        slowdown = exchanged.slowdown if row is None else exchanged.slowdown_of(row)
+        rules = exchanged.overlapped, slowdown, exchanged.blocks
         exchanges = DataParallelStreams(clocks, times, *rules)
     if passes.copies is not None:
         copies = CopyStreams(clocks, by_stage(passes.copies.seconds))
