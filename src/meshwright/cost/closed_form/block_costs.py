@@ -17,7 +17,9 @@ from meshwright.cost.closed_form.plan_group import PlanGroup
 from meshwright.cost.memory.rank_ledgers import block_peak
 from meshwright.cost.memory.zero_unsharded_buffers import stage_buffer_bytes
 from meshwright.cost.operators.pass_prices import total
+from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.setting import Setting
 from meshwright.program.lowering.pass_bodies import pass_body
 from meshwright.program.model_states.data_parallel_collectives import add
@@ -52,16 +54,22 @@ class BlockCosts:
 
 
 def block_costs(plans: PlanArrays, setting: Setting) -> BlockCosts:
-    """Return the costs of every block of the setting's model under legal plans with one stage per pipeline rank."""
-    shape = len(plans), len(setting.model.blocks)
+    """Return the costs of every block of the setting's model under legal plans.
+
+    Plans that differ only in the number of their stages per rank have equal costs, if any has several.
+    """
+    alike = {**plans.columns, "virtual_stages": np.minimum(plans.virtual_stages, 2)}
+    equal = distinct([alike[name].astype(np.int64) for name in COLUMNS])
+    different = plans.take(equal.first)
+    shape = len(different), len(setting.model.blocks)
     found = BlockCosts(
         *(np.zeros(shape if field.name != "sends_s" else shape[:1]) for field in fields(BlockCosts))
     )
-    for rows, group in pipeline_groups(plans, setting):
+    for rows, group in pipeline_groups(different, setting):
         costs = _of_group(group)
         for field in fields(BlockCosts):
             getattr(found, field.name)[rows] = getattr(costs, field.name)
-    return found
+    return found.take(equal.inverse)
 
 
 def _of_group(group: PlanGroup) -> BlockCosts:

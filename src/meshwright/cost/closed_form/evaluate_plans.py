@@ -1,7 +1,7 @@
 """Closed forms over arrays of plans: step time, its parts and memory of every plan, without lowering any.
 
-Plans are grouped by blocks (what layers run again, where the vocabulary lies), rank order and mode (other choices that
-change which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays:
+Plans are grouped by blocks (what layers run again, where the vocabulary lies) and mode (other choices that change
+which operations exist), then by pipeline shape (P, V, schedule). In a group everything is arithmetic on arrays:
 passes over distinct blocks are priced once for all plans, summed to stage times (n × K), and put into the pipeline's
 closed form; exposed parts of gathers and reductions, gradient norm and optimizer are added. Equal to the simulation of
 the lowered Program: bytes exactly, time within 3 % (tests).
@@ -164,10 +164,10 @@ def mode_groups(
 
 
 def _models(plans: PlanArrays, setting: Setting) -> Iterator[tuple[NDArray[np.int64], Setting]]:
-    """Rows whose blocks are equal, of one form of a spread vocabulary and of one recomputation, and of one order."""
+    """Rows whose blocks are equal, of one form of a spread vocabulary and of one recomputation."""
     forms = [choice.vocabulary if choice.form else None for choice in plans.schedules]
     names = list(dict.fromkeys(forms))
-    columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute, plans.order]
+    columns = [np.array([names.index(form) for form in forms])[plans.schedule], plans.recompute]
     layers = setting.model.architecture.layers
     for rows in distinct(columns).groups():
         form, recompute = (
@@ -235,9 +235,14 @@ def distinct_shapes(plans: PlanArrays, mode: Mode, cases: ConstantCases | None =
     """
     columns = [plans.cp, plans.tp, plans.ep, plans.etp, plans.micro_batch, plans.vocabulary_ranks]
     columns += [np.asarray(heads_exchanged(plans), dtype=np.int64)]
-    inner = set(plans.rank_order[:2]) == {"tp", "cp"}
-    if mode.passes_exchange_states or not inner or some_states_on_hosts(plans):
-        columns += [plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding]
+    columns += [plans.order]
+    outer = ~plans.tp_and_cp_inner_by_order[plans.order]
+    if mode.passes_exchange_states or outer.any() or some_states_on_hosts(plans):
+        matters = outer | mode.passes_exchange_states | some_states_on_hosts(plans)
+        columns += [
+            np.where(matters, column, 0)
+            for column in (plans.dp_replicate, plans.dp_shard, plans.pp, plans.sharding)
+        ]
     if plans.several_sizes:
         columns += [plans.devices]
     return distinct(columns if cases is None else [*columns, cases.of])

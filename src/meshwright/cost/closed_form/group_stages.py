@@ -239,8 +239,8 @@ class GroupStages(OnePipeline):
     @cached_property
     def kind_of(self) -> Ints:
         """Index into ``stage_kinds`` of every stage."""
-        kinds = list(self._contents)
-        return np.array([kinds.index(self._content(stage)) for stage in range(len(self.stages))])
+        kinds = {content: kind for kind, content in enumerate(self._contents)}
+        return np.array([kinds[self._content(stage)] for stage in range(len(self.stages))])
 
     @cached_property
     def block_elements(self) -> dict[int, Elements]:
@@ -278,10 +278,15 @@ class GroupStages(OnePipeline):
     @cached_property
     def kind_elements(self) -> tuple[dict[int, Elements], ...]:
         """Elements of each kind of stage by part, one row per plan."""
-        priced = (elements_by_part(kind, self.of_blocks, self.block_elements) for kind in self.stage_kinds)
         return tuple(
-            {part: self.per_plan_elements(each) for part, each in of_kind.items()} for of_kind in priced
+            {part: self.per_plan_elements(each) for part, each in of_kind.items()}
+            for of_kind in self.priced_kind_elements
         )
+
+    @cached_property
+    def priced_kind_elements(self) -> tuple[dict[int, Elements], ...]:
+        """As ``kind_elements``, one row per distinct shape."""
+        return tuple(elements_by_part(kind, self.of_blocks, self.block_elements) for kind in self.stage_kinds)
 
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""

@@ -164,8 +164,14 @@ class _Freed:
 def worst_moment(found: Sequence[Moment]) -> Moment:
     """Return the moment that holds most, plan by plan."""
     parts = [(m.working, m.buffers, m.freed) for m in found]
-    every = np.empty((3, len(found), *np.broadcast_shapes(*(np.shape(p) for three in parts for p in three))))
+    parts = [three for at, three in enumerate(parts) if at == 0 or not all(map(_is_zero, three))]
+    shapes = {getattr(part, "shape", ()) for three in parts for part in three}
+    every = np.empty((3, len(parts), *np.broadcast_shapes(*shapes)))
     for at, three in enumerate(parts):
         every[0, at], every[1, at], every[2, at] = three
     which = (every[0] + every[1] - every[2]).argmax(0)
     return Moment(*np.take_along_axis(every, which[None, None], 1)[:, 0])
+
+
+def _is_zero(number: Number) -> bool:
+    return isinstance(number, int) and number == 0

@@ -170,8 +170,9 @@ def activations(
     result = np.zeros((len(sizes), group.ranks))
     for count, of_times, rows in equal_lists(enough, times):
         held = in_flight(schedule, group.ranks, count, tuple(group.kind_of.tolist()), of_times, copied)
-        for rank, candidates in enumerate(held):
-            result[rows, rank] = (sizes[rows] @ candidates[:, : sizes.shape[1]].T).max(1)
+        counts = np.concatenate(held)[:, : sizes.shape[1]]
+        first = np.cumsum([0, *map(len, held[:-1])])
+        result[rows] = np.maximum.reduceat(sizes[rows] @ counts.T, first, axis=1)
     return result
 
 
@@ -235,17 +236,25 @@ def _whole_all_along(group: PlanGroup) -> Floats:
     rules, stack = [part.rule for part in group.parts], group.setting.stack
     if group.by_unit or not any(rule.parameters_are_whole or rule.gradients_are_whole for rule in rules):
         return np.zeros((len(group.plans), group.ranks))
-    per_rank = []
-    for rank in range(group.ranks):
-        blocks = [b for stage in group.stages_at[:, rank] for b in group.stages[stage]]
+    different, of_rank = _kinds_of_ranks(group)
+    of_kinds = []
+    for kinds in different:
+        blocks = [b for kind in kinds for b in group.stage_kinds[kind]]
         blocks += group.setting.model.vocabulary
         of_parts = elements_by_part(blocks, group.of_blocks, group.block_elements)
         whole = (
             stage_buffer_bytes(rules[part], group.per_plan_elements(each), stack)
             for part, each in of_parts.items()
         )
-        per_rank.append(np.sum([np.floor(_per_plan(size, group)) for size in whole], axis=0))
-    return np.stack(per_rank, 1)
+        of_kinds.append(np.sum([np.floor(_per_plan(size, group)) for size in whole], axis=0))
+    return np.stack(of_kinds, 1)[:, of_rank]
+
+
+def _kinds_of_ranks(group: PlanGroup) -> tuple[list[tuple[int, ...]], Ints]:
+    """Return the different lists of kinds of stages that ranks have, and which of them each rank has."""
+    kinds = [tuple(at) for at in group.kind_of[group.stages_at.T].tolist()]
+    different = list(dict.fromkeys(kinds))
+    return different, np.array([different.index(some) for some in kinds])
 
 
 def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
@@ -254,12 +263,10 @@ def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
     nothing = Moment(np.zeros(len(group.plans)), 0)
     of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
     share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
-    kinds = [tuple(dict.fromkeys(at)) for at in group.kind_of[group.stages_at.T].tolist()]
-    different = list(dict.fromkeys(kinds))
-    worst = [
-        worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])]) for some in different
-    ]
-    return worst, np.array([different.index(some) for some in kinds])
+    different, of_rank = _kinds_of_ranks(group)
+    sets = list(dict.fromkeys(tuple(dict.fromkeys(kinds)) for kinds in different))
+    worst = [worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])]) for some in sets]
+    return worst, np.array([sets.index(tuple(dict.fromkeys(kinds))) for kinds in different])[of_rank]
 
 
 def block_peak(group: PlanGroup, block: int) -> Floats:
@@ -295,14 +302,14 @@ def _vocabulary(group: PlanGroup) -> StageBlocks:
 
 
 def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: Floats) -> StageBlocks:
-    prices, model, nothing = group.prices, group.setting.model, np.zeros(len(group.plans))
+    prices, model = group.prices, group.setting.model
     local = prices.local_of(model.chain[-1][0])
     counted = head is not None and bool(frees.any())
     return StageBlocks(
         blocks=blocks,
         elements=group.plan_elements.__getitem__,
-        kept=lambda block: frees * group.per_plan(prices.kept[block]) if counted else nothing,
-        working=lambda block: group.per_plan(prices.working[block]),
+        kept=lambda block: frees * group.per_plan(prices.kept[block]) if counted else 0,
+        working=group.working.__getitem__,
         logits=frees * group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))
         if counted
         else 0,

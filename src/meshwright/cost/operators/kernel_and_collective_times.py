@@ -147,39 +147,19 @@ class HardwareTimes:
         ``congestion``: how many times longer the network between domains takes than its cards alone. ``once``: what an
         all-to-all carries are tokens' copies for these experts, one to a domain and one to a rank.
         """
-        c = self.constants
-        nodes = np.maximum(1, ranks / local)
-        curve = self.kernels.all_reduce if kind == "all-reduce" else self.kernels.all_gather
-        bus = 2.0 if kind == "all-reduce" else 1.0
-        if kind == "all-to-all":
-            near, crossing = exchanged(logical_bytes, ranks, local, once)
-            slow = congestion * crossing / (self._exchange_efficiency * self._nic_bytes_per_s(nodes))
-            moving = np.maximum(near / curve.bandwidth_bytes_per_s * _saturation(near, curve), slow)
-        else:
-            fast = bus * (local - 1) / local * logical_bytes / curve.bandwidth_bytes_per_s
-            wire = bus * (nodes - 1) / nodes * logical_bytes / local
-            slow = congestion * wire / (c["nic_efficiency"] * self._nic_bytes_per_s(nodes))
-            volume = np.maximum(bus * (ranks - 1) / ranks * logical_bytes, 1.0)
-            longer = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
-            moving = np.maximum(fast, slow) * np.where(nodes > 1, longer, _saturation(volume, curve))
-        tree = c["nic_tree_hop_s"] * np.log2(nodes)
-        across = tree if kind == "all-reduce" else c["nic_ring_hop_s"] * (nodes - 1)
-        inside = ranks - nodes if kind in RINGS else local - 1
-        latency = (
-            curve.latency_s
-            + curve.latency_per_rank_s * inside
-            + c["multi_process_latency_s"]
-            + np.where(nodes > 1, c["nic_latency_s"] + across, 0.0)
-        )
-        return np.where((ranks > 1) & (np.asarray(logical_bytes) > 0), latency + moving, 0.0)
+        return self.over(kind, ranks, local, congestion).seconds(logical_bytes, once)
 
-    def _nic_bytes_per_s(self, nodes: Number) -> Number:
+    def over(self, kind: str, ranks: Number, local: Number, congestion: Number = 1.0) -> "CollectiveTimes":
+        """Return the times of a kind of collective over groups, for any number of bytes."""
+        return CollectiveTimes(self, kind, ranks, local, congestion)
+
+    def nic_share_bytes_per_s(self, nodes: Number) -> Number:
         """Return a device's share of the cards, less what collectives over more than two domains lose of it."""
         more = np.maximum(nodes, 2.0) / 2.0
         return self.nic_bytes_per_s / more ** self.constants["nic_loss_exponent"]
 
     @property
-    def _exchange_efficiency(self) -> Number:
+    def exchange_efficiency(self) -> Number:
         """Share of a card that an all-to-all uses: more than other collectives, up to the whole card."""
         others = self.constants["nic_efficiency"]
         return np.maximum(others, np.minimum(1.0, others * self.constants["exchange_gain"]))
@@ -190,6 +170,54 @@ class HardwareTimes:
         fast = c["p2p_scaleup_efficiency"] * self.scaleup_bytes_per_s
         slow = c["p2p_nic_efficiency"] * self.nic_bytes_per_s / congestion
         return c["p2p_latency_s"] + message_bytes / np.where(crosses, np.minimum(slow, fast), fast)
+
+
+class CollectiveTimes:
+    """Seconds of a kind of collective over groups of ``ranks``; what does not depend on its bytes is computed once."""
+
+    def __init__(
+        self, forms: HardwareTimes, kind: str, ranks: Number, local: Number, congestion: Number
+    ) -> None:
+        c, nodes = forms.constants, np.maximum(1, ranks / local)
+        self.forms, self.kind, self.ranks, self.local, self.congestion = forms, kind, ranks, local, congestion
+        self.curve = forms.kernels.all_reduce if kind == "all-reduce" else forms.kernels.all_gather
+        exchanges, bus = kind == "all-to-all", 2.0 if kind == "all-reduce" else 1.0
+        efficiency = forms.exchange_efficiency if exchanges else c["nic_efficiency"]
+        self.nic_bytes_per_s = efficiency * forms.nic_share_bytes_per_s(nodes)
+        self.parts = [bus * (count - 1) / count for count in (local, nodes, ranks)]
+        across = c["nic_tree_hop_s"] * np.log2(nodes)
+        if kind != "all-reduce":
+            across = c["nic_ring_hop_s"] * (nodes - 1)
+        self.several_nodes, self.shared = nodes > 1, ranks > 1
+        self.latency_s = (
+            self.curve.latency_s
+            + self.curve.latency_per_rank_s * (ranks - nodes if kind in RINGS else local - 1)
+            + c["multi_process_latency_s"]
+            + np.where(self.several_nodes, c["nic_latency_s"] + across, 0.0)
+        )
+
+    def seconds(self, logical_bytes: Number, once: DeduplicatedBytes | None = None) -> Number:
+        """Return the seconds of collectives of some bytes; 0 for one rank, and for nothing."""
+        moving = (
+            self._exchange(logical_bytes, once) if self.kind == "all-to-all" else self._ring(logical_bytes)
+        )
+        moves = self.shared & (np.asarray(logical_bytes) > 0)
+        return np.where(moves, self.latency_s + moving, 0.0)
+
+    def _exchange(self, logical_bytes: Number, once: DeduplicatedBytes | None) -> Number:
+        """Return the seconds in which the bytes of an all-to-all move."""
+        near, crossing = exchanged(logical_bytes, self.ranks, self.local, once)
+        fast = near / self.curve.bandwidth_bytes_per_s * _saturation(near, self.curve)
+        return np.maximum(fast, self.congestion * crossing / self.nic_bytes_per_s)
+
+    def _ring(self, logical_bytes: Number) -> Number:
+        """Return the seconds in which the bytes of any other collective move."""
+        c, (of_local, of_nodes, of_ranks) = self.forms.constants, self.parts
+        fast = of_local * logical_bytes / self.curve.bandwidth_bytes_per_s
+        slow = self.congestion * (of_nodes * logical_bytes / self.local) / self.nic_bytes_per_s
+        volume = np.maximum(of_ranks * logical_bytes, 1.0)
+        longer = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
+        return np.maximum(fast, slow) * np.where(self.several_nodes, longer, _saturation(volume, self.curve))
 
 
 def exchanged(

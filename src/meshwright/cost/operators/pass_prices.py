@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cluster.cluster import Tier
-from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.kernel_and_collective_times import CollectiveTimes, HardwareTimes
 from meshwright.cost.operators.operator_times import Local, operator_seconds
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import Dispatch
@@ -85,15 +85,33 @@ class Mesh:
     tiers: tuple[Tier, ...] = ()
     links: Links | None = None
     returns: Ints | NDArray[np.bool_] = False
+    _groups: dict[tuple[str, ...], tuple[Ints, Ints]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _times: dict[tuple[tuple[str, ...], CollectiveKind], CollectiveTimes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def group(self, axes: tuple[str, ...]) -> tuple[Ints, Ints]:
         """Members of a group over ``axes``, and how many of them share a fast domain."""
-        size: Ints = 1
-        for axis in axes:
-            size = size * self.sizes[axis]
-        return size, members_in_domain(
-            [self.sizes[a] for a in axes], [self.strides[a] for a in axes], self.domain
-        )
+        if axes not in self._groups:
+            size: Ints = 1
+            for axis in axes:
+                size = size * self.sizes[axis]
+            counts, steps = [self.sizes[a] for a in axes], [self.strides[a] for a in axes]
+            self._groups[axes] = size, members_in_domain(counts, steps, self.domain)
+        return self._groups[axes]
+
+    def collective_times(
+        self, axes: tuple[str, ...], kind: CollectiveKind, forms: HardwareTimes
+    ) -> CollectiveTimes:
+        """Return the times of a kind of collective over groups."""
+        found = self._times.get((axes, kind))
+        if found is None or found.forms is not forms:
+            size, together = self.group(axes)
+            found = forms.over(kind, size, together, self.congestion(axes, kind))
+            self._times[axes, kind] = found
+        return found
 
     def congestion(self, axes: tuple[str, ...], kind: CollectiveKind) -> Number:
         """Return the slow-down of the network relative to the cards alone; 1 where all links are alike.
@@ -144,12 +162,10 @@ class Mesh:
 
 def collective_seconds(collective: Collective, mesh: Mesh, forms: HardwareTimes) -> Number:
     """Seconds of one collective by itself."""
-    size, together = mesh.group(collective.axes)
-    kind, volume, once = collective.kind, collective.logical_bytes, collective.once
-    if kind in ALONG_CHAIN:
-        return message_seconds(mesh, forms, volume, collective.axes, kind)
-    congestion = mesh.congestion(collective.axes, kind)
-    return forms.collective(kind, volume, size, together, once, congestion)
+    if collective.kind in ALONG_CHAIN:
+        return message_seconds(mesh, forms, collective.logical_bytes, collective.axes, collective.kind)
+    times = mesh.collective_times(collective.axes, collective.kind, forms)
+    return times.seconds(collective.logical_bytes, collective.once)
 
 
 def message_seconds(

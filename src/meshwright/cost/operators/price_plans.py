@@ -129,8 +129,9 @@ def _part_prices(
 def _part_mesh(part: Part, forms: HardwareTimes, returns: bool) -> Mesh:
     """Return the mesh of one part."""
     grid, experts = part.grid, part.expert_grid
+    steps = strides(grid.sizes, grid.order), strides(experts.sizes, experts.order)
     return replace(
-        whole_mesh(grid.sizes, grid.order, experts.sizes, experts.order, forms, part.shape.ulysses),  # type: ignore[arg-type]
+        whole_mesh(grid.sizes, experts.sizes, steps, forms, part.shape.ulysses),  # type: ignore[arg-type]
         links=links_under(part.node_order, forms),
         returns=returns,
     )
@@ -223,10 +224,9 @@ def heads_exchanged(plans: PlanArrays) -> Ints:
 
 def array_mesh(plans: PlanArrays, forms: HardwareTimes) -> Mesh:
     """Sizes and strides of every plan's axes, and what links between nodes make of groups over them."""
-    sizes = attention_sizes(plans)
-    mesh = whole_mesh(
-        sizes, plans.rank_order, expert_sizes_of(plans), DEFAULT_EXPERT_ORDER, forms, heads_exchanged(plans)
-    )
+    sizes, experts = attention_sizes(plans), expert_sizes_of(plans)
+    steps = _attention_strides(plans, sizes), strides(experts, DEFAULT_EXPERT_ORDER)
+    mesh = whole_mesh(sizes, experts, steps, forms, heads_exchanged(plans))
     known = plans.slowdowns
     links = links_under(plans.node_order, forms) if known is None else known.__getitem__
     return mesh if links is None else replace(mesh, links=links, returns=_returns(plans))
@@ -269,7 +269,16 @@ def _returns(plans: PlanArrays) -> NDArray[np.bool_]:
 
 def attention_sizes(plans: PlanArrays) -> dict[str, Ints]:
     """Sizes of the attention mesh's axes."""
-    return {axis: getattr(plans, axis) for axis in plans.rank_order}
+    return {axis: getattr(plans, axis) for axis in plans.values["order"][0]}
+
+
+def _attention_strides(plans: PlanArrays, sizes: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Return the strides of the attention mesh's axes, in each plan's order."""
+    codes = np.flatnonzero(np.bincount(plans.order))
+    first, *others = (strides(sizes, plans.values["order"][code]) for code in codes)
+    for code, steps in zip(codes[1:], others, strict=True):
+        first = {axis: np.where(plans.order == code, steps[axis], first[axis]) for axis in first}
+    return first
 
 
 def expert_sizes_of(plans: PlanArrays) -> dict[str, Ints]:
@@ -288,23 +297,22 @@ def expert_sizes_of(plans: PlanArrays) -> dict[str, Ints]:
 
 def whole_mesh(
     sizes: Mapping[str, Ints],
-    order: tuple[str, ...],
     expert_sizes: Mapping[str, Ints],
-    expert_order: tuple[str, ...],
+    both_strides: tuple[Mapping[str, Ints], Mapping[str, Ints]],
     forms: HardwareTimes,
     ulysses: Ints = 1,
 ) -> Mesh:
-    """Both grids in one table of axes, with groups of their own.
+    """Both grids in one table of axes, with groups of their own. ``both_strides``: those of each grid's axes.
 
     "world" are all ranks, "tied" the first and the last pipeline rank, "mirrored" two that have the same layers: of
     these pairs all are taken to be as far apart as the ends are, the dearest.
     """
     world: Ints = 1
-    for axis in order:
+    for axis in sizes:
         world = world * sizes[axis]
     inner, outer = CONTEXT_PARTS
-    steps = strides(sizes, order)
-    steps |= {inner: steps["cp"], outer: steps["cp"] * ulysses}
+    steps, of_experts = both_strides
+    steps = {**steps, inner: steps["cp"], outer: steps["cp"] * ulysses}
     every = {
         **sizes,
         inner: ulysses,
@@ -315,7 +323,7 @@ def whole_mesh(
         "table": 2,
         "mirrored": 2,
     }
-    expert_steps = {a: s for a, s in strides(expert_sizes, expert_order).items() if a != "pp"}
+    expert_steps = {a: s for a, s in of_experts.items() if a != "pp"}
     ends = np.maximum(1, (sizes["pp"] - 1) * steps["pp"])
     own = {"world": 1, "tied": ends, "table": ends, "mirrored": ends}
     return Mesh(every, {**steps, **expert_steps, **own}, forms.domain, forms.tiers)

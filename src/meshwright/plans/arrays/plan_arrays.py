@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.plans.forms.long import Stages
-from meshwright.plans.forms.short import Axis, ExpertOrder, NodeOrder, Recompute
+from meshwright.plans.forms.short import ExpertOrder, NodeOrder, Recompute
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -59,15 +59,14 @@ class PlanArrays:
         return self.pp * self.tp * self.cp * self.dp_shard * self.dp_replicate
 
     @property
-    def rank_order(self) -> tuple[Axis, ...]:
-        """The order of plans that have the same one."""
-        orders: tuple[tuple[Axis, ...], ...] = self.values["order"]
-        return orders[int(self.order[0]) if len(self) else 0]
-
-    @property
     def tp_and_cp_inner(self) -> bool:
         """Ranks of tp and cp lie together in every order."""
-        return all(set(order[:2]) == {"tp", "cp"} for order in self.values["order"])
+        return bool(self.tp_and_cp_inner_by_order.all())
+
+    @property
+    def tp_and_cp_inner_by_order(self) -> NDArray[np.bool_]:
+        """The mask of orders in which ranks of tp and cp lie together."""
+        return np.array([set(order[:2]) == {"tp", "cp"} for order in self.values["order"]], dtype=np.bool_)
 
     @property
     def vocabulary_ranks(self) -> Ints:

@@ -11,6 +11,7 @@ K is the number of stages of one chain, and a written list is that of one chain.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from meshwright.errors import Problem, nearest
 from meshwright.plans.forms.long import LayerRule, LongPlan, Pipeline
@@ -95,7 +96,13 @@ def chain_layers(pipeline: Pipeline, layers: int) -> tuple[StageLayers, ...]:
     """Return the layers of every stage of one chain."""
     if pipeline.stages != "balanced":
         return tuple(_stage(stage, layers) for stage in pipeline.stages)
-    counts = balanced_counts(layers, len(pipeline.placement) // pipeline.chains)
+    return balanced_stages(layers, len(pipeline.placement) // pipeline.chains)
+
+
+@lru_cache(maxsize=1024)
+def balanced_stages(layers: int, stages: int) -> tuple[StageLayers, ...]:
+    """Return the layers of every stage of a balanced chain."""
+    counts = balanced_counts(layers, stages)
     starts = [sum(counts[:stage]) for stage in range(len(counts))]
     last = len(counts) - 1
     return tuple(

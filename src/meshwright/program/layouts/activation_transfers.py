@@ -10,6 +10,7 @@ by the same rule: those of copies are copies too.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from meshwright.program.context_parallel.positions_and_masks import (
@@ -99,6 +100,7 @@ def nearest_holder(copies: Sequence[int], place: int, givers: Sequence[int], tak
     return givers[min(copies, key=lambda copy: (abs(copy - place), copy))]
 
 
+@lru_cache(maxsize=2**14)
 def common(held: Stretches, wanted: Stretches) -> Stretches:
     """Return the positions in both, ascending."""
     found = (_overlap(a, b) for a in held for b in wanted)

@@ -32,6 +32,7 @@ from meshwright.program.model_states.state_elements import (
     NOT_PACKED,
     Elements,
     Packed,
+    is_some,
 )
 from meshwright.program.model_states.uneven_shards import largest_shard
 from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
@@ -166,4 +167,4 @@ def _collective(
 
 
 def _nonzero(*collectives: Collective) -> tuple[Collective, ...]:
-    return tuple(c for c in collectives if np.any(c.logical_bytes))
+    return tuple(c for c in collectives if is_some(c.logical_bytes))

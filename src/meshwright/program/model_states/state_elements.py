@@ -66,6 +66,11 @@ class Packed(NamedTuple):
 NOT_PACKED = Packed()
 
 
+def is_some(number: Number) -> bool:
+    """Return true if a number, or one of an array, is not 0."""
+    return bool(number.any() if isinstance(number, np.ndarray) else number)
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Elements of a block's parameters on one rank before data-parallel sharding.
@@ -105,7 +110,7 @@ class Elements:
             partial=change(self.partial),
             trained=self.trained and self.trained.mapped(change),
             packed=self.packed if self.packed is NOT_PACKED else Packed(*map(change, self.packed)),
-            own=change(self.own) if np.any(self.own) else 0,
+            own=change(self.own) if is_some(self.own) else 0,
         )
 
 

@@ -28,7 +28,7 @@ def candidates_to_simulate(
     space: Space, found: RankedPlans, top: int, setting: Setting, usable_bytes: float
 ) -> tuple[RankedPlans, PlanArrays]:
     """Plans of a space that may be among the best ``top``; what was found, with those counted that can not."""
-    worth, floors = enough_step_s(found, top), VariantBounds(space.base, setting)
+    worth, floors = enough_step_s(found, top), VariantBounds(space.base, setting, usable_bytes=usable_bytes)
     legal, overfull, slower = space.legal.copy(), 0, 0
     for code, variant in enumerate(space.variants):
         if not variant.values(space.base)["offload"].rule.share:
