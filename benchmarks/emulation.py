@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from emulation_cases import BLOCKED, CASES, EVERY, FAULTY, LEFT, Case, resolved
+from emulation_cases import BLOCKED, CASES, EVERY, FAULTY, LAYOUTS, LEFT, RANGED, Case, resolved
 
 from meshwright import __version__
 from meshwright.cost.operators.price_plans import program_prices
@@ -89,7 +89,7 @@ def row(case: Case) -> dict[str, Any]:
     return {
         "simulated_s": expected_s or found.step_s,
         "emulated_s": found.step_s,
-        "processes": local.grid.ranks,
+        "processes": local.parts.ranks,
         "ranks": program.parts.ranks,
         "scale": found.scale,
         "late": found.late_share,
@@ -144,7 +144,7 @@ def breaches(found: Mapping[str, dict[str, Any]]) -> list[str]:
 
     A plan takes the simulated time within ``WITHIN``, is never faster, and has the ledger's peaks.
     """
-    wrong = [case for case in (*CASES, *EVERY) if not _is_as_simulated(found[key(case)])]
+    wrong = [case for case in (*CASES, *RANGED, *EVERY) if not _is_as_simulated(found[key(case)])]
     blocked = [case for case in FAULTY if case.fault == BLOCKED and case.schedule in SENDING_AHEAD]
     return [key(case) for case in (*wrong, *(one for one in blocked if not _is_exposed(found[key(one)])))]
 
@@ -169,6 +169,13 @@ def plan_line(case: Case, found: dict[str, Any]) -> str:
     )
 
 
+def layout_line(name: str, layout: tuple[dict[str, int], str, str | None]) -> str:
+    """A row of the table of layouts."""
+    degrees, sharding, gather = layout
+    words = " ".join(f"{axis} {degree}" for axis, degree in degrees.items())
+    return f"| {name} | {words} | {sharding}{f', gathered {gather}' if gather else ''} |"
+
+
 def fault_line(case: Case, found: dict[str, Any]) -> str:
     """A row of the second table."""
     late = difference(found)
@@ -177,10 +184,10 @@ def fault_line(case: Case, found: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """Both tables with their explanation."""
-    plans, every, faults = list(rows(CASES)), list(rows(EVERY)), list(rows(FAULTY))
-    differences = [abs(difference(found) or 0.0) for _, found in (*plans, *every)]
-    real_time = all(found["real_time"] for _, found in (*plans, *every))
+    """All tables with their explanation."""
+    plans, ranged, every, faults = (list(rows(cases)) for cases in (CASES, RANGED, EVERY, FAULTY))
+    differences = [abs(difference(found) or 0.0) for _, found in (*plans, *ranged, *every)]
+    real_time = all(found["real_time"] for _, found in (*plans, *ranged, *every))
     return PAGE.format(
         version=__version__,
         today=date.today().isoformat(),
@@ -192,6 +199,8 @@ def page() -> str:
         median=sorted(differences)[len(differences) // 2],
         scheduling="ran under SCHED_RR" if real_time else "ran as other processes do, some of them",
         plans="\n".join(plan_line(*one) for one in plans),
+        layouts="\n".join(layout_line(*one) for one in LAYOUTS.items()),
+        ranged="\n".join(plan_line(*one) for one in ranged),
         every="\n".join(plan_line(*one) for one in every),
         faults="\n".join(fault_line(*one) for one in faults if one[0].fault),
     )
@@ -214,6 +223,19 @@ activations in flight is the ledger's, to the byte, on every rank.
 | plan | processes | simulated s | emulated s | difference | late | scale | load | peak |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {plans}
+
+## Several layouts
+
+Layers of one plan have different layouts, which change inside a stage and from stage to stage; one process stands for
+each pipeline rank. `full`: the layers run again. The layouts of a pipeline rank's eight devices:
+
+| layout | degrees | sharding |
+| --- | --- | --- |
+{layouts}
+
+| plan | processes | simulated s | emulated s | difference | late | scale | load | peak |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+{ranged}
 
 ## Every schedule
 
@@ -246,7 +268,7 @@ def main(arguments: list[str]) -> int:
     text = page()
     print(text)
     if "--write" in arguments:
-        kept = {key(case) for case in (*CASES, *EVERY, *FAULTY)}
+        kept = {key(case) for case in (*CASES, *RANGED, *EVERY, *FAULTY)}
         keep({name: found for name, found in known().items() if name in kept})
         (HERE / "emulation.md").write_text(text, encoding="utf-8")
     wrong = breaches(known())

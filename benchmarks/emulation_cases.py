@@ -6,12 +6,13 @@ from math import prod
 from pathlib import Path
 
 from meshwright.cost.operators.price_plans import program_prices
-from meshwright.plans.forms.conversion import expand
-from meshwright.plans.forms.long import Stages
-from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.resolve import Resolved, load_nouns, resolve_with
+from meshwright.plans.forms.conversion import ZERO_STATES, expand, expand_layout
+from meshwright.plans.forms.long import LongPlan, Stages
+from meshwright.plans.forms.short import DEFAULT_RANK_ORDER, Schedule, ShardingName, ShortLayout, ShortPlan
+from meshwright.plans.resolve import Resolved, load_nouns, resolve, resolve_with
 from meshwright.runtime.emulation.local_program import EXPERT_AXES
 from meshwright.schedules.action import Action
+from meshwright.schedules.choice import ScheduleChoice, stage_placement
 from meshwright.schedules.custom.csv_file import format_csv
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.pipeline import Knobs, Pipeline
@@ -28,6 +29,7 @@ class Case:
 
     ``solved`` are seconds in which the solver looks for lists within the schedule's memory, which replace its own.
     ``message`` replaces the seconds of a message by so many shortest passes, during which the sender goes on.
+    ``ranges``: of a plan with several layouts, the layout of each range of layers and what runs again.
     """
 
     layout: dict[str, int]
@@ -46,15 +48,18 @@ class Case:
     solved: float | None = None
     message: float | None = None
     fault: str = ""
+    ranges: Mapping[str, str] | None = None
 
     @property
     def name(self) -> str:
         """The row's key and first words."""
         degrees = " ".join(f"{axis} {degree}" for axis, degree in self.layout.items())
-        chunks = f" ×{self.chunks}" if self.chunks > 1 else ""
+        if self.ranges is not None:
+            ranges = "; ".join(f"{layers} {words}" for layers, words in self.ranges.items())
+            return f"{degrees}, {self.schedule}{self._chunks}, {ranges}, {self.model}, {self.stack}"
         parts = [
             degrees,
-            self.schedule + (f"+{self.vocabulary}" if self.vocabulary else "") + chunks,
+            self.schedule + (f"+{self.vocabulary}" if self.vocabulary else "") + self._chunks,
             self.sharding,
             self.gather or "",
             f"recompute {self.recompute}",
@@ -64,6 +69,10 @@ class Case:
         parts += [f"lists solved for {self.solved:g} s"] if self.solved else []
         parts += [f"message {self.message} of a pass"] if self.message else []
         return ", ".join(part for part in parts if part and part != "none")
+
+    @property
+    def _chunks(self) -> str:
+        return f" ×{self.chunks}" if self.chunks > 1 else ""
 
 
 UNEQUAL: Stages = (("embed", "0..5"), ("6..15",), ("16..25",), ("26..31", "head"))
@@ -125,6 +134,61 @@ CASES = (
     Case(layout={"pp": 8, "dp_shard": 64, "ep": 32}, schedule="zb-v", chunks=2, sharding="zero1",
          model="deepseek-v3", processes=8, batch=1024),
 )  # fmt: skip
+
+
+LAYOUTS: Mapping[str, tuple[dict[str, int], ShardingName, str | None]] = {
+    "replicated": ({"dp_replicate": 8}, "none", None),
+    "sharded": ({"dp_shard": 8}, "zero1", None),
+    "reduced": ({"dp_shard": 8}, "zero2", None),
+    "by-layer": ({"dp_shard": 8}, "zero3", "per-layer"),
+    "by-step": ({"dp_shard": 8}, "zero3", "per-step"),
+    "by-micro-batch": ({"dp_shard": 8}, "zero3", "per-micro-batch"),
+    "two-wide": ({"dp_shard": 4, "tp": 2}, "zero1", None),
+    "four-wide": ({"dp_shard": 2, "tp": 4}, "zero1", None),
+    "long": ({"dp_shard": 4, "cp": 2}, "zero1", None),
+    "long-and-wide": ({"dp_shard": 2, "tp": 2, "cp": 2}, "zero3", "per-layer"),
+}
+"""Layouts of eight devices: degrees, sharding and gather."""
+
+
+def _ranged(schedule: str = "1f1b", chunks: int = 1, *, pp: int = 4, stack: str = "meshwright",
+            batch: int = 64, **ranges: str) -> Case:  # fmt: skip
+    """A plan of several layouts; ``ranges`` are those of ``embed`` and ``head``, and ``from_N`` from layer N on."""
+    first = {
+        int(name.removeprefix("from_")): words for name, words in ranges.items() if name.startswith("from_")
+    }
+    stops = [*sorted(first)[1:], 32]
+    layers = {f"{at}..{stop - 1}": first[at] for at, stop in zip(sorted(first), stops, strict=True)}
+    return Case(
+        layout={"pp": pp},
+        schedule=schedule,
+        chunks=chunks,
+        stack=stack,
+        batch=batch,
+        processes=pp,
+        ranges={"embed": ranges["embed"], **layers, "head": ranges["head"]},
+    )
+
+
+RANGED = (
+    _ranged(embed="two-wide", from_0="two-wide", from_20="by-layer full", head="by-layer"),
+    _ranged(embed="sharded", from_0="sharded full", from_12="two-wide full", from_24="four-wide", head="four-wide"),
+    _ranged(embed="two-wide", from_0="sharded full", from_8="sharded", head="two-wide"),
+    _ranged(embed="by-layer", from_0="by-layer full", from_10="long full", from_18="long", head="sharded"),
+    _ranged(embed="by-step", from_0="by-step full", from_15="reduced full", head="reduced"),
+    _ranged(embed="by-micro-batch", from_0="by-micro-batch full", from_16="sharded full", head="sharded"),
+    _ranged(embed="replicated", from_0="two-wide full", from_21="by-layer", head="replicated"),
+    _ranged(embed="long-and-wide", from_0="long-and-wide full", from_9="four-wide full", head="four-wide"),
+    _ranged("gpipe", embed="two-wide", from_0="two-wide full", from_13="by-layer full", head="by-layer"),
+    _ranged("interleaved-1f1b", 2, embed="two-wide", from_0="two-wide full", from_14="sharded full", head="two-wide"),
+    _ranged("interleaved-1f1b", 2, embed="sharded", from_0="by-layer full", from_17="long full", head="sharded"),
+    _ranged("zb-h1", embed="four-wide", from_0="four-wide full", from_11="sharded full", head="sharded"),
+    _ranged("v-half", 2, embed="two-wide", from_0="two-wide full", from_19="by-step full", head="by-step"),
+    _ranged(pp=8, batch=128, embed="sharded", from_0="sharded full", from_14="two-wide full", from_26="by-layer",
+            head="by-layer"),
+    _ranged("zb-h1", stack=APART, embed="two-wide", from_0="two-wide full", from_16="by-layer full", head="two-wide"),
+)  # fmt: skip
+"""Plans with several layouts, which change inside a stage and from stage to stage."""
 
 
 def _on_slow_links(schedule: str, vocabulary: str | None = None, solved: float | None = None) -> Case:
@@ -198,6 +262,8 @@ def _solved(plan: Resolved, seconds: float) -> list[list[Action]]:
 
 
 def _resolved(case: Case, schedule: Mapping[str, object]) -> Resolved:
+    if case.ranges is not None:
+        return resolve(_plan_by_ranges(case, case.ranges))
     devices = prod(degree for axis, degree in case.layout.items() if axis not in EXPERT_AXES)
     short = ShortPlan.model_validate(
         {
@@ -222,3 +288,36 @@ def _resolved(case: Case, schedule: Mapping[str, object]) -> Resolved:
     return resolve_with(
         long.model_copy(update={"pipeline": pipeline}), nouns.model, nouns.cluster, nouns.stack
     )
+
+
+def _plan_by_ranges(case: Case, ranges: Mapping[str, str]) -> LongPlan:
+    """Return the long form of a plan with several layouts."""
+    named = dict.fromkeys(words.split()[0] for words in ranges.values())
+    choice = ScheduleChoice(case.schedule)
+    return LongPlan.model_validate(
+        {
+            "plan": 1,
+            "model": case.model,
+            "cluster": f"h100-sxm-80gb x {8 * case.layout['pp']}",
+            "stack": case.stack,
+            "workload": {"seq_len": 4096, "global_batch": case.batch},
+            "layouts": {name: _layout(*LAYOUTS[name]) for name in named},
+            "layers": {
+                layers: {"layout": words.split()[0], "recompute": [*words.split(), "none"][1]}
+                for layers, words in ranges.items()
+            },
+            "pipeline": {
+                "placement": stage_placement(choice, case.layout["pp"], case.chunks),
+                "micro_batch": 1,
+                "schedule": Schedule.of(choice).model_dump(),
+            },
+        }
+    )
+
+
+def _layout(degrees: dict[str, int], sharding: ShardingName, gather: str | None) -> dict[str, object]:
+    short = ShortLayout(
+        pp=1, rank_order=DEFAULT_RANK_ORDER, sequence_parallel=degrees.get("tp", 1) > 1, **degrees
+    )
+    long = expand_layout(short, sharding, has_experts=False).model_dump()
+    return long | {"states": ZERO_STATES[sharding].model_dump(), "gather": gather}

@@ -14,7 +14,7 @@ import emulation  # noqa: E402
 from meshwright.schedules.generators import SCHEDULES  # noqa: E402
 from meshwright.schedules.vocabulary import FORMS  # noqa: E402
 
-WHOLE = (*emulation.CASES, *emulation.EVERY)
+WHOLE = (*emulation.CASES, *emulation.RANGED, *emulation.EVERY)
 
 
 def test_the_page_has_every_schedule_and_only_good_news_that_is_true():
@@ -23,6 +23,9 @@ def test_the_page_has_every_schedule_and_only_good_news_that_is_true():
     assert {case.chunks for case in emulation.EVERY if case.solved} == {1, 2}
     assert all((case.layout["pp"], case.batch) == (4, 12) for case in emulation.EVERY)
     assert len({emulation.key(case) for case in WHOLE}) == len(WHOLE) >= 40
+    assert len(emulation.RANGED) >= 10
+    used = {words.split()[0] for case in emulation.RANGED for words in case.ranges.values()}
+    assert used == set(emulation.LAYOUTS)
     known = {emulation.key(case) for case in (*WHOLE, *emulation.FAULTY)}
     assert known == emulation.known().keys(), "run benchmarks/emulation.py --write"
     rows = [emulation.known()[emulation.key(case)] for case in WHOLE]
