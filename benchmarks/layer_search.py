@@ -5,8 +5,10 @@
 
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 
 from meshwright import __version__
@@ -14,6 +16,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan, WorkloadSpec
 from meshwright.plans.layers.layout_by_layer import format_layout_ranges
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
+from meshwright.verbs.plan.layers.range_answer import Layers
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer, setting_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "search" / "layers"))
@@ -59,16 +62,24 @@ class Compared:
 
 
 def compared(question: tuple[str, str, int, int]) -> Compared:
-    """Ask a question in both ways; the fastest plans count."""
+    """Ask a question in both ways, each in a process that knows nothing yet; the fastest plans count."""
+    found = {}
+    for layers in ("uniform", "ranges"):
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as fresh:
+            found[layers] = fresh.submit(_answered, question, layers).result()
+    (uniform, uniform_s), (by_ranges, ranges_s) = found["uniform"], found["ranges"]
+    return Compared(question, by_ranges, uniform, ranges_s, uniform_s)
+
+
+def _answered(question: tuple[str, str, int, int], layers: Layers) -> tuple[PlanAnswer, float]:
+    """Return the answer, and its CPU seconds."""
     model, cluster, seq_len, batch = question
     workload = WorkloadSpec(seq_len=seq_len, global_batch=batch)
     header = ShortPlan(plan=1, model=model, cluster=cluster, workload=workload, stack=STACK)
     setting = setting_of(header)
     began = time.process_time()
-    uniform = answer(PlanRequest(header, layers="uniform", recommend="fastest"), setting)
-    between = time.process_time()
-    by_ranges = answer(PlanRequest(header, layers="ranges", recommend="fastest"), setting)
-    return Compared(question, by_ranges, uniform, time.process_time() - between, between - began)
+    found = answer(PlanRequest(header, layers=layers, recommend="fastest"), setting)
+    return found, time.process_time() - began
 
 
 def words_of(plan: LongPlan, layers: int) -> str:
