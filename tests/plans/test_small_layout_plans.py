@@ -6,7 +6,7 @@ from math import prod
 import pytest
 
 from meshwright.plans.files.plan_file import parse_plan
-from meshwright.plans.layers.layout_by_layer import layouts_by_block
+from meshwright.plans.layers.layout_by_layer import format_layout, layouts_by_block
 from meshwright.plans.resolve import resolve
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
 from meshwright.plans.shrink.small_layout_plans import small_layout_plans
@@ -111,3 +111,10 @@ def test_a_feature_of_a_layout_is_there(shrunk):
             layout = small.long.layouts.get(name)
             if layout is not None and axis in layout.grid.model_dump():
                 assert getattr(layout.grid, axis) > 1
+
+
+def test_the_text_of_layouts_names_the_degrees_of_experts():
+    devices, text = PLANS["chunks of experts"]
+    plan = parse_plan(HEAD.format(devices=devices) + text)
+    assert format_layout(plan, "a") == "dp_shard 8 ep 4 zero1"
+    assert format_layout(plan, "b") == "dp_shard 8 ep 2 etp 2 zero3"

@@ -210,7 +210,7 @@ def periodic_micro_batches(micro_batches: Ints, period: int, rounds: int = ROUND
 
 
 @dataclass(frozen=True, slots=True)
-class _Game:
+class _ListPlay:
     """A play of one plan's lists; equal ``inputs`` have equal ends."""
 
     inputs: tuple[Any, ...]
@@ -218,8 +218,8 @@ class _Game:
 
 
 @lru_cache(maxsize=4096)
-def _played(game: _Game) -> Span:
-    return game.play()
+def _play_once(of: _ListPlay) -> Span:
+    return of.play()
 
 
 def _play(
@@ -236,7 +236,7 @@ def _play(
         play = partial(_play_anew, schedule, passes.take(at), message[at], ranks, times, micro_batches)
         if few:
             shape = schedule, ranks, times, micro_batches, passes.forward.shape[1], message[at].tobytes()
-            spans.append(_played(_Game((*shape, *passes.inputs(int(at[0]))), play)))
+            spans.append(_play_once(_ListPlay((*shape, *passes.inputs(int(at[0]))), play)))
         else:
             spans.append(play())
     return Span(*(np.concatenate(of) for of in zip(*spans, strict=True)))

@@ -17,9 +17,11 @@ def layouts_by_block(plan: LongPlan, layers: int) -> list[str]:
 
 
 def format_layout(plan: LongPlan, name: str) -> str:
-    """Return a layout's degrees above 1 and its sharding: ``dp_shard 4 tp 2 zero1``."""
+    """Return a layout's degrees above 1 and its sharding: ``dp_shard 4 tp 2 ep 4 zero1``."""
     layout = plan.layouts[name]
     degrees = layout.grid.model_dump()
+    if layout.experts is not None:
+        degrees |= layout.experts.model_dump(include={"ep", "etp"})
     axes = " ".join(f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1) or "one device"
     sharding = plan_of_layout(plan, name).sharding
     return axes + (f" {sharding}" if sharding != "none" else "") + format_batch_share(layout)
