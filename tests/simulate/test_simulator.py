@@ -8,7 +8,7 @@ import pytest
 from pipeline_programs import STAGE_BYTES, GivenPrices, lowered, plain_program
 
 from meshwright.cost.closed_form.overlap_and_optimizer import optimizer_seconds, send_occupancy
-from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
+from meshwright.cost.operators.kernel_and_collective_times import CollectiveTimes, HardwareTimes
 from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.plans.forms.conversion import expand
@@ -186,11 +186,16 @@ def test_ranks_with_the_same_layers_meet_to_sum_up_their_gradients(overlap):
         assert first == pytest.approx(max(ready))
 
 
+class FreeCollectives(CollectiveTimes):
+    def seconds(self, logical_bytes, once=None):
+        return 0.0
+
+
 class FreeLinks(HardwareTimes):
     """The same device; nothing that is sent takes time."""
 
-    def collective(self, kind, logical_bytes, ranks, local, once=None, congestion=1.0):
-        return 0.0
+    def over(self, kind, ranks, local, congestion=1.0):
+        return FreeCollectives(self, kind, ranks, local, congestion)
 
     def p2p(self, message_bytes, crosses, congestion=1.0):
         return 0.0

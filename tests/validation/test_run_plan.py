@@ -211,7 +211,8 @@ def test_written_stages_and_rank_orders_are_arrays_of_their_own(table):
     found = list(plan_arrays(plans, setting_of(runs[0].given)))
     assert [numbers.tolist() for numbers, _ in found] == [[0], [1, 3], [2]]
     assert found[1][1].stages == (("embed", "0..2"), ("3..7", "head"))
-    assert found[2][1].rank_order[0] == "pp"
+    ordered = found[2][1]
+    assert ordered.values["order"][int(ordered.order[0])][0] == "pp"
 
 
 @pytest.mark.parametrize(
