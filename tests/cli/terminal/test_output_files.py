@@ -15,6 +15,10 @@ def plan_file(tmp_path):
     return write(tmp_path / "plan.yaml", plan_text())
 
 
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""Half a file of bytecode would break every later import."""
+
+
 def small_disk():
     """Run in the child: no file may grow beyond a few hundred bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (TOO_SMALL_FOR_A_FILE, TOO_SMALL_FOR_A_FILE))
@@ -94,7 +98,7 @@ def test_a_full_disk_leaves_nothing_half(tmp_path, plan_file, old):
     file = tmp_path / "best.yaml"
     if old:
         write(file, old)
-    done = command(*PLAN, "-o", file, preexec_fn=small_disk)
+    done = command(*PLAN, "-o", file, preexec_fn=small_disk, env=NO_BYTECODE)
     assert done.returncode == 2
     assert b"cannot be written: File too large" in done.stderr
     assert b"Traceback" not in done.stderr
@@ -104,7 +108,9 @@ def test_a_full_disk_leaves_nothing_half(tmp_path, plan_file, old):
 
 def test_a_full_disk_leaves_no_part_of_an_export(tmp_path, plan_file):
     folder = tmp_path / "out"
-    done = command("export", plan_file, "--to", "megatron", "-o", folder, preexec_fn=small_disk)
+    done = command(
+        "export", plan_file, "--to", "megatron", "-o", folder, preexec_fn=small_disk, env=NO_BYTECODE
+    )
     assert done.returncode == 2
     assert b"cannot be written: File too large" in done.stderr
     assert listing(folder) == []
