@@ -197,11 +197,14 @@ def stage_sentences(rows: Sequence[Row]) -> str:
     def against(row: Row) -> str:
         most, other = max(row.rank_bytes) / GIB, max(equal.rank_bytes) / GIB
         change = row.step_s / equal.step_s - 1
-        return f"{most:.1f} GiB in place of {other:.1f}, and a step longer by {change:.1%} than with equal stages"
+        return f"{most:.1f} GiB in place of {other:.1f}, step {change:+.1%}"
 
     return f"""
-What stages cut by memory do, on the fullest rank: as published {against(published)}; with our cut by memory, where
-all layers run again, {against(leanest)}; with recomputation left open, stages by time, {against(mixed)}.
+Simulated memory of the fullest rank and step time, against equal stages with the published recomputation:
+
+- the published stages: {against(published)}
+- stages that we balance by memory, all layers run again: {against(leanest)}
+- stages balanced by time, recomputation chosen by the search: {against(mixed)}
 """
 
 

@@ -11,8 +11,8 @@ from sample_lists import legal
 from meshwright.play.clocks import FLOATS, Clocks, Numbers
 from meshwright.play.copy_streams import CopyStreams
 from meshwright.play.data_parallel_streams import EXCHANGES, DataParallelStreams
-from meshwright.play.links_and_meetings import Links, Meetings
-from meshwright.play.order import MESSAGE, NOBODY, Step, execution_order
+from meshwright.play.execution_order import MESSAGE, NOBODY, Step, execution_order
+from meshwright.play.messages_and_barriers import Links, Rendezvous
 from meshwright.play.player import Player
 from meshwright.program.lowering.step_collectives import around_passes
 from meshwright.schedules.action import PASS_KINDS, Action, parse_actions
@@ -148,7 +148,7 @@ def test_a_sum_begins_when_all_have_entered_it_and_keeps_each_rank(occupancy):
     clocks = Clocks(2, FLOATS)
     steps = [Step(2, 0, "REDUCE_S", ()), Step(3, 1, "REDUCE_S", ())]
     steps += [Step(2, NOBODY, "REDUCE_S", ((0, None), (1, None)))]
-    meetings = Meetings(clocks, {"REDUCE_S": {2: 2.0, 3: 2.0}}, occupancy, [0.0, 0.0], steps)
+    meetings = Rendezvous(clocks, {"REDUCE_S": {2: 2.0, 3: 2.0}}, occupancy, [0.0, 0.0], steps)
     assert meetings.add_up(steps[0], 1.0) == (1.0, 1.0)
     assert meetings.add_up(steps[1], 5.0) == (5.0, 5.0)
     assert clocks.free == [1.0 + 2 * occupancy, 5.0 + 2 * occupancy, 0.0]
@@ -158,6 +158,6 @@ def test_a_sum_begins_when_all_have_entered_it_and_keeps_each_rank(occupancy):
 
 def test_a_barrier_waits_for_what_streams_have():
     steps = [Step(NOBODY, 0, "REDUCE_TIED", ()), Step(NOBODY, NOBODY, "REDUCE_TIED", ((0, None),))]
-    meetings = Meetings(Clocks(1, FLOATS), {"REDUCE_TIED": {NOBODY: 1.5}}, 1.0, [8.0], steps)
+    meetings = Rendezvous(Clocks(1, FLOATS), {"REDUCE_TIED": {NOBODY: 1.5}}, 1.0, [8.0], steps)
     assert meetings.barrier(steps[0], 3.0) == (3.0, 8.0)
     assert meetings.barrier(steps[1], 8.0) == (8.0, 9.5)

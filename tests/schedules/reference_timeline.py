@@ -1,6 +1,6 @@
 """Timelines the plain way: sweep over the ranks as long as one of them can go on. A reference for the quick one."""
 
-from meshwright.play.order import DeadlockError
+from meshwright.play.execution_order import DeadlockError
 from meshwright.schedules.dependencies import StageChains, dependency_key, sources
 from meshwright.schedules.timeline import Timeline
 

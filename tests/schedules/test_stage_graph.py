@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.play.order import DeadlockError
+from meshwright.play.execution_order import DeadlockError
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.bubble_metrics import messages_of
 from meshwright.schedules.custom.check_lists import check_passes

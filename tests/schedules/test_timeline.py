@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.play.order import DeadlockError
+from meshwright.play.execution_order import DeadlockError
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.dependencies import StageChains, dependency_key, sources
 from meshwright.schedules.generators import SCHEDULES

@@ -1,4 +1,4 @@
-"""The times of all ranks while lists are played: floats for one plan, or arrays for many at once."""
+"""Hold the times of all ranks while lists are played: floats for one plan, or arrays for many at once."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

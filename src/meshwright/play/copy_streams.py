@@ -1,4 +1,4 @@
-"""Copies of activations to host memory and back: a direction of a rank's link carries one at a time.
+"""Time the copies of activations to host memory and back; each direction of a rank's link carries one at a time.
 
 A copy begins when compute comes to it in the list. Neither the pass behind the next one nor a copy back there begins
 before a copy out has ended; the backward pass waits for its copy back (``schedules/activation_offload.py``).
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshwright.play.clocks import Clocks
-from meshwright.play.order import Step
+from meshwright.play.execution_order import Step
 from meshwright.schedules.activation_offload import COPIES
 
 

@@ -1,4 +1,4 @@
-"""Gathers and reductions of states on the data-parallel streams of all ranks; times are floats or arrays.
+"""Time the gathers and reductions of states on the data-parallel streams of all ranks; times are floats or arrays.
 
 A stream carries one exchange at a time. An exchange that does not overlap compute keeps its rank, too. Of the others
 
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from meshwright.play.clocks import Clocks
-from meshwright.play.order import Step
+from meshwright.play.execution_order import Step
 from meshwright.play.overlap import during_exchange, during_gather, reduction_slowdown, reduction_tail
 
 EXCHANGES = ("GATHER", "REDUCE")

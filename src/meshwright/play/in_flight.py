@@ -1,4 +1,4 @@
-"""Counts along a rank's list: passes of each stage in flight, by what they wait for, and passes on the host.
+"""Count the passes in flight along a rank's list: waiting for B or I, waiting for W, or on the host.
 
 F holds one more pass of its stage, B one less; I turns one that waits for its backward pass into one that waits for W.
 S holds one more of a share of the vocabulary, T one less. What OFFLOAD copies away is on the host when the pass behind

@@ -1,4 +1,4 @@
-"""The slow-down of compute by exchanges that overlap it; times are floats or arrays.
+"""Formulas of how much exchanges slow down the compute that they overlap; times are floats or arrays.
 
 ``slowdown`` is the part of an overlapped exchange's time by which compute gets longer. A reduction begins when the
 first of a stage's blocks has its gradients, runs beside the rest of that backward pass, and leaves at least 1/blocks of

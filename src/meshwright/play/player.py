@@ -3,7 +3,7 @@
 A rank has one compute stream. A step begins when the rank's last one has ended and when what it needs is there; a pass
 keeps the rank for its duration. All other kinds of steps have a handler, which may keep the rank or use a stream of its
 own: gathers and reductions (``data_parallel_streams.py``), copies to the host and back (``copy_streams.py``), messages
-and meetings of ranks (``links_and_meetings.py``).
+and barriers (``messages_and_barriers.py``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 from meshwright.play.clocks import Clocks
 from meshwright.play.copy_streams import CopyStreams
 from meshwright.play.data_parallel_streams import EXCHANGES, DataParallelStreams
-from meshwright.play.order import Step
+from meshwright.play.execution_order import Step
 from meshwright.schedules.action import SUMS
 from meshwright.schedules.activation_offload import COPIES
 

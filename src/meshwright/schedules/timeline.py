@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from meshwright.play.clocks import Clocks, Numbers
-from meshwright.play.order import MESSAGE, NOBODY, Step, execution_order
+from meshwright.play.execution_order import MESSAGE, NOBODY, Step, execution_order
 from meshwright.play.player import Player
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, Action, ActionLists
 from meshwright.schedules.dependencies import StageChains

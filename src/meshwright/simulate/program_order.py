@@ -7,7 +7,7 @@ part. Since all ranks of a class do the same, a collective inside a class needs 
 from collections import defaultdict
 from collections.abc import Hashable
 
-from meshwright.play.order import NOTHING, Need, Step, execution_order
+from meshwright.play.execution_order import NOTHING, Need, Step, execution_order
 from meshwright.program.lowering.optimizer_post_validation import sender_of
 from meshwright.program.pipeline_messages.all_rank_exchanges import awaited_sum, exchange_of, sender
 from meshwright.program.program import Program, matching_receive

@@ -26,8 +26,8 @@ from meshwright.cost.pipeline_time.offload_copies import copy_seconds
 from meshwright.play.clocks import FLOATS, Clocks
 from meshwright.play.copy_streams import CopyStreams
 from meshwright.play.data_parallel_streams import DataParallelStreams
-from meshwright.play.links_and_meetings import Links, Meetings
-from meshwright.play.order import NOBODY, UNTIMED, Step
+from meshwright.play.execution_order import NOBODY, UNTIMED, Step
+from meshwright.play.messages_and_barriers import Links, Rendezvous
 from meshwright.play.player import Player
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
 from meshwright.program.lowering.step_collectives import NORM_BYTES
@@ -114,7 +114,7 @@ class _PlayedStep:
             copies = CopyStreams(self.clocks, copied)
         self.player = Player(self.clocks, passes, {}, self.exchanges, copies)
         self._handle_messages(forms)
-        self._handle_meetings(forms)
+        self._handle_barriers(forms)
         self.player.handlers |= {"AVERAGE": self._average, "PERTURB": self._compute, "STEP": self._compute}
 
     def _handle_messages(self, forms: HardwareTimes) -> None:
@@ -130,9 +130,9 @@ class _PlayedStep:
             **dict.fromkeys(SUM_SENDS, lambda step, start: (start, start + sums)),
         }
 
-    def _handle_meetings(self, forms: HardwareTimes) -> None:
+    def _handle_barriers(self, forms: HardwareTimes) -> None:
         occupancy = exchange_occupancy(self.program, forms)
-        meetings = Meetings(self.clocks, self.seconds, occupancy, self.exchanges.free, self.steps)
+        meetings = Rendezvous(self.clocks, self.seconds, occupancy, self.exchanges.free, self.steps)
         self.player.handlers |= {
             "NORM": self._norm,
             **dict.fromkeys(SUMS, meetings.add_up),

@@ -47,13 +47,13 @@ def test_hosts_of_which_nobody_has_spoken_are_asked_for_all_at_once():
     assert {problem.severity for problem in (link, memory)} == {"error"}
 
 
-def test_one_micro_batch_on_one_pipeline_rank_is_legal_and_gains_nothing():
+def test_one_micro_batch_on_shared_pipeline_rank_is_legal_and_gains_nothing():
     (problem,) = problems(long_plan({"dp_shard": 64}, offload=HALF))
     assert problem.severity == "warning"
     assert problem.rule == "nothing goes out: no pass waits for its backward pass while 3 others run"
 
 
-def test_one_pipeline_rank_offloads_where_all_forward_passes_come_first():
+def test_shared_pipeline_rank_offloads_where_all_forward_passes_come_first():
     gpipe = {"schedule": "gpipe"}
     plan = long_plan({"dp_shard": 64}, offload=HALF, pipeline=gpipe, workload={"global_batch": 512})
     assert problems(plan) == []

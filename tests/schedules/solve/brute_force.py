@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from meshwright.play.order import DeadlockError
+from meshwright.play.execution_order import DeadlockError
 from meshwright.schedules.dependencies import StageChains
 from meshwright.schedules.pipeline import Pipeline
 from meshwright.schedules.solve import SolverInput, StageMemory

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import UnsupportedError
-from meshwright.play.order import NOBODY, execution_order
+from meshwright.play.execution_order import NOBODY, execution_order
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.dependencies import StageChains

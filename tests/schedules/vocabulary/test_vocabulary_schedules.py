@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import UnsupportedError
+from meshwright.play.execution_order import DeadlockError
 from meshwright.play.in_flight import most_in_flight
-from meshwright.play.order import DeadlockError
 from meshwright.schedules.action import Action, format_actions, parse_actions
 from meshwright.schedules.dependencies import StageChains, dependency_key, sources
 from meshwright.schedules.generators import SCHEDULES

@@ -32,8 +32,8 @@ from meshwright.cost.operators.price_plans import (
 )
 from meshwright.cost.pipeline_time.gpipe_1f1b_interleaved import have_forms
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
-from meshwright.plans.arrays.one_pipeline import OnePipeline
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.shared_pipeline import SharedPipeline
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.long import Pipeline
 from meshwright.plans.forms.short import Schedule
@@ -62,7 +62,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class GroupStages(OnePipeline):
+class GroupStages(SharedPipeline):
     """``inverse[i]`` is the row of ``prices`` that plan i has; all other arrays have one row per plan.
 
     ``cases``: the constants that each plan is priced with, where they are not those of the setting. ``layouts``: those

@@ -1,12 +1,12 @@
 """Exact times of any schedule's action lists, simulated on arrays of stage times.
 
-The order in which actions can run does not depend on durations, so ``play/order.py`` finds it once per (schedule, P, M,
-V), and ``play/player.py`` plays it: each action is one maximum and one sum over all plans at once. Beyond ``ROUNDS``
-rounds of P micro-batches, or of a unit that the plan names, the schedule is in its periodic regime (a max-plus
-linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows by a constant for every further round: it
-is extrapolated from the last two, and by no less than the work of the busiest rank, which a pipeline with one slow
-stage comes to only after many rounds. Automatic schedules
-have lists of their own for every distinct (rounded) set of stage times.
+The order in which actions can run does not depend on durations, so ``play/execution_order.py`` finds it once per
+(schedule, P, M, V), and ``play/player.py`` plays it: each action is one maximum and one sum over all plans at once.
+Beyond ``ROUNDS`` rounds of P micro-batches, or of a unit that the plan names, the schedule is in its periodic regime (a
+max-plus linear system; Baccelli et al. 1992, theorem 3.28) and the makespan grows by a constant for every further
+round: it is extrapolated from the last two, and by no less than the work of the busiest rank, which a pipeline with one
+slow stage comes to only after many rounds. Automatic schedules have lists of their own for every distinct (rounded) set
+of stage times.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from meshwright.cost.pipeline_time.offload_copies import OffloadCopies, lists_wi
 from meshwright.play.clocks import FLOATS, Clocks, Numbers
 from meshwright.play.copy_streams import CopyStreams
 from meshwright.play.data_parallel_streams import DataParallelStreams
-from meshwright.play.order import MESSAGE, Step, execution_order, order_with
+from meshwright.play.execution_order import MESSAGE, Step, execution_order, order_with
 from meshwright.play.player import Player
 from meshwright.program.layouts.rank_mesh import Ints
 from meshwright.schedules.action import PASS_KINDS

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import islice
 
 from meshwright.errors import InputError, Problem
-from meshwright.play.order import DeadlockError, execution_order
+from meshwright.play.execution_order import DeadlockError, execution_order
 from meshwright.schedules.action import COMPUTE_KINDS, Action, ActionLists, Kind
 from meshwright.schedules.activation_memory import levels
 from meshwright.schedules.custom.inferred_shape import Shape, shape_of

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.errors import Problem
-from meshwright.play.order import DeadlockError, execution_order
+from meshwright.play.execution_order import DeadlockError, execution_order
 from meshwright.schedules.action import VOCABULARY_KINDS, Action, ActionLists, Kind
 from meshwright.schedules.custom.check_lists import first_of
 from meshwright.schedules.custom.inferred_shape import Shape

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from meshwright.errors import Problem
+from meshwright.play.execution_order import DeadlockError
 from meshwright.play.in_flight import held_change
-from meshwright.play.order import DeadlockError
 from meshwright.schedules.action import Action
 from meshwright.schedules.custom.check_lists import check_passes
 from meshwright.schedules.custom.inferred_shape import Shape

@@ -18,8 +18,8 @@ from meshwright.cost.closed_form.block_costs import BlockCosts, block_costs
 from meshwright.cost.memory.memory_breakdown import usable_device_bytes, workspace_bytes
 from meshwright.cost.memory.micro_batches_in_flight import in_flight, sufficient
 from meshwright.plans.arrays.distinct_rows import distinct
-from meshwright.plans.arrays.one_pipeline import OnePipeline
 from meshwright.plans.arrays.plan_arrays import PlanArrays
+from meshwright.plans.arrays.shared_pipeline import SharedPipeline
 from meshwright.plans.choices.gather import GATHERS
 from meshwright.plans.setting import Setting
 from meshwright.verbs.plan.search_space import Scope, searched_space
@@ -39,7 +39,7 @@ LAYOUT_COLUMNS = (
 
 
 @dataclass(frozen=True, eq=False)
-class PipelineStrategies(OnePipeline):
+class PipelineStrategies(SharedPipeline):
     """Strategies that share a pipeline, a row each.
 
     ``bound_s``: no plan of them has a shorter step, by the costs of single blocks; ``estimate_s``: no plan whose stages

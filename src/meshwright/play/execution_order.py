@@ -1,4 +1,4 @@
-"""An order in which the actions of all ranks can be played: each behind its list's predecessor and its inputs.
+"""Find an order in which the actions of all ranks can run: each after its predecessor in the list and its inputs.
 
 The order does not depend on how long anything takes, so it is found once and then played with any times
 (``player.py``): with those of one pipeline, or with those of many plans at once. A rank goes on until it needs what is

@@ -1,10 +1,10 @@
-"""The pipeline shape and schedule that all plans of an array share."""
+"""Pipeline ranks, stages per rank and schedule of arrays whose plans all have the same."""
 
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.schedules.choice import ScheduleChoice
 
 
-class OnePipeline:
+class SharedPipeline:
     """Plans with equal pipeline ranks, stages per rank and schedule."""
 
     plans: PlanArrays

@@ -1,4 +1,4 @@
-"""Messages and meetings of ranks where they are actions of the lists: links, channels, barriers.
+"""Time the messages, sums, broadcasts and barriers between ranks, where they are actions of the lists.
 
 To each other rank and in each direction there is a link that carries one message at a time; a message keeps its sender
 for a part of its time. Each kind of exchange between all ranks has a channel that carries one at a time: a sum begins
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.play.clocks import Clocks
-from meshwright.play.order import NOBODY, Step
+from meshwright.play.execution_order import NOBODY, Step
 
 
 class Links:
@@ -40,7 +40,7 @@ class Links:
         return start, start
 
 
-class Meetings:
+class Rendezvous:
     """Channels and barriers. ``seconds`` are those of exchanges by kind and stage.
 
     ``occupancy`` is the part of its time for which an exchange keeps each rank. ``streams`` are when the data-parallel

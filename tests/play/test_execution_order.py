@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference_timeline import plain_run
 from sample_lists import TWO_WAYS, TWO_WAYS_SHAPE, changed, legal
 
-from meshwright.play.order import DeadlockError, execution_order, order_with
+from meshwright.play.execution_order import DeadlockError, execution_order, order_with
 from meshwright.program.lowering.step_collectives import around_passes
 from meshwright.schedules.action import Action, parse_actions
 from meshwright.schedules.activation_offload import OffloadedStages, with_offloads
