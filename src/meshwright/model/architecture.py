@@ -9,11 +9,12 @@ target's words.
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.model.encoder import Encoder
 from meshwright.model.numerics import UNKNOWN, Numerics
 
 NormKind = Literal["rmsnorm", "layernorm", "bare-layernorm"]
 """A bare LayerNorm has neither weight nor bias."""
-Positions = Literal["rope", "learned", "alibi", "none"]
+Positions = Literal["rope", "learned", "alibi", "relative", "none"]
 Mixer = Literal["softmax", "linear", "state-space"]
 """How a layer mixes the tokens of a sequence."""
 
@@ -93,7 +94,7 @@ class StateSpaceLayers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One decoder-only language model. Widths are in elements; ``windows`` has one entry per layer.
+    """One language model: a decoder, perhaps with an encoder. Widths are in elements; ``windows`` has one entry per layer.
 
     ``windows[i]`` is the number of positions that layer i's attention sees, None for all of them.
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent
@@ -101,6 +102,7 @@ class Architecture:
     mixture-of-experts model; 0 if every layer is routed). ``tied_embeddings``: the output projection is the
     embedding table. The last ``next_token_layers`` of the layers are for multi-token prediction; their losses have
     weight ``next_token_weight`` (``model/operators/multi_token_prediction.py``).
+    ``encoder``: what the decoder reads besides text, None for a decoder alone; ``layers`` are the decoder's.
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
@@ -138,6 +140,7 @@ class Architecture:
     moe: Experts | None = None
     linear: LinearLayers | None = None
     state_space: StateSpaceLayers | None = None
+    encoder: Encoder | None = None
     residual_after_norm: bool = False
     windows: tuple[int | None, ...]
     next_token_layers: int = 0

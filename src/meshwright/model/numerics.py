@@ -68,6 +68,8 @@ class Numerics:
     * ``rotary`` has one entry for each layer, None without a rotation; ``query_growth`` follows it. With latent
       attention it rotates the rotary part of queries and of the key that all heads share, and the norms of the
       compressed rows have their own ε, ``latent_norm_epsilon``.
+    * ``rotary_sections``: pairs of a head that turn with the time, row and column of a position, in turn, where images
+      give a position all three (Qwen2-VL, arXiv 2409.12191, section 2.1); empty: all turn with the position.
     * Scores are q·k · ``attention_scales[layer]``, then cap · tanh(scores / cap) if ``attention_soft_cap``,
       then + slope · (j − i) for key j of query i if there are ``alibi_slopes``, one for each head.
     * If the architecture has attention sinks, a head's sink is one more score of every query, unscaled, of a key
@@ -99,6 +101,7 @@ class Numerics:
     norm_offset: float = 0.0
     norm_weight_in_fp32: bool = False
     query_growth: QueryGrowth | None = None
+    rotary_sections: tuple[int, ...] = ()
     alibi_slopes: tuple[float, ...] = ()
     latent_norm_epsilon: float = 1e-6
     expert_activation: ClampedSwiglu | None = None
