@@ -184,16 +184,17 @@ def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict
     if not peak:
         return {"mfu": None, "mfu_causal": None, "hfu": None}
     rate = tokens_per_s / (peak * cluster.devices)
-    seq_len, documents = workload.seq_len, workload.documents
-    whole = model_flops_per_token(model, seq_len, causal=False, documents=documents)
+    seq_len, documents, encoder = workload.seq_len, workload.documents, workload.encoder_lengths
+    whole = model_flops_per_token(model, seq_len, causal=False, documents=documents, encoder=encoder)
     of_layers = layer_recomputes(plan, model.architecture.layers)
     planned = recomputed_model(model, of_layers, setting.stack)
-    again = recomputed_flops_per_token(planned, seq_len, causal=False, documents=documents)
+    again = recomputed_flops_per_token(planned, seq_len, causal=False, documents=documents, encoder=encoder)
     part = FORWARD_PART * workload.optimizer.passes_of_a_sequence if workload.optimizer.forward_only else 1.0
     whole *= part
+    seen = model_flops_per_token(model, seq_len, causal=True, documents=documents, encoder=encoder)
     return {
         "mfu": rate * whole,
-        "mfu_causal": rate * part * model_flops_per_token(model, seq_len, causal=True, documents=documents),
+        "mfu_causal": rate * part * seen,
         "hfu": rate * (whole + again),
     }
 

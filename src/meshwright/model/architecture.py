@@ -94,7 +94,8 @@ class StateSpaceLayers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One language model: a decoder, perhaps with an encoder. Widths are in elements; ``windows`` has one entry per layer.
+    """One language model: a decoder, perhaps with an encoder. Widths are in elements; ``windows`` has an entry per
+    layer.
 
     ``windows[i]`` is the number of positions that layer i's attention sees, None for all of them.
     ``head_dim`` is the query and key width of a head; ``v_head_dim`` differs from it only with latent

@@ -1,6 +1,7 @@
 """The model noun: blocks of operators with repeat counts, in the order in which a token meets them.
 
-``ModelGraph.chain`` lists (block index, repeat count): DeepSeek-V3 is embed ×1, dense ×3, moe ×58, head ×1.
+``ModelGraph.chain`` lists (block index, repeat count): DeepSeek-V3 is embed ×1, dense ×3, moe ×58, head ×1, T5-11B
+embed ×1, encoder ×24, encoder-end ×1, dense ×24, head ×1. The blocks of an encoder stand behind the embedding.
 Only chains are accepted now; ``edges`` of other shapes are refused when a graph is read.
 """
 
@@ -9,9 +10,18 @@ from functools import cached_property
 from typing import Literal
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.operators.operator_types import Attention, ExpertLinear, ExpertLowRank, Operator
+from meshwright.model.operators.operator_types import (
+    Attention,
+    ExpertLinear,
+    ExpertLowRank,
+    Operator,
+    PatchEmbedding,
+)
+from meshwright.workload.encoder_lengths import NO_ENCODER, EncoderLengths
 
-BlockKind = Literal["embed", "layer", "head"]
+BlockKind = Literal["embed", "encoder", "encoder-end", "layer", "head"]
+
+ENCODER_KINDS = ("encoder", "encoder-end")
 
 
 Recomputed = str | tuple[str, ...]
@@ -47,6 +57,11 @@ class Block:
         return self.full_recompute or any(name in self.recompute for name in sets)
 
     @property
+    def publishes(self) -> bool:
+        """True if the block's result is a value of the stage, and the stream passes it by: blocks of an encoder."""
+        return bool(self.operators[-1].publishes)
+
+    @property
     def parameters(self) -> int:
         """Elements of all parameters."""
         return sum(p.elements for op in self.operators for p in op.parameters)
@@ -54,24 +69,35 @@ class Block:
     @property
     def parameters_active(self) -> int:
         """Elements that one token passes through: of E experts only its k count."""
-        return sum(_active(op, sum(p.elements for p in op.parameters)) for op in self.operators)
+        return sum(map(active_parameters, self.operators))
 
     @property
     def frozen_parameters_active(self) -> int:
         """Elements of frozen parameters that one token passes through."""
         return sum(
-            _active(op, sum(p.elements for p in op.parameters if not p.trained)) for op in self.operators
+            _active_part(op, sum(p.elements for p in op.parameters if not p.trained)) for op in self.operators
         )
 
-    def flops_per_token_forward(self, seq_len: int, *, causal: bool) -> float:
-        """Return the forward FLOPs of one token at ``seq_len``.
+    def flops_per_token_forward(
+        self, seq_len: int, *, causal: bool, encoder: EncoderLengths = NO_ENCODER
+    ) -> float:
+        """Return the forward FLOPs of one token of text at ``seq_len``, and of the encoder's tokens for it.
 
         Causal counts only the positions that are not masked.
         """
-        return sum(op.flops_per_token(attended_positions(op, seq_len, causal)) for op in self.operators)
+        return sum(
+            op.flops_per_token(attended_positions(op, seq_len, causal, encoder))
+            * rows_per_token(op, seq_len, encoder)
+            for op in self.operators
+        )
 
 
-def _active(op: Operator, elements: int) -> int:
+def active_parameters(op: Operator) -> int:
+    """Return the elements of an operator's parameters that one token passes through."""
+    return _active_part(op, sum(p.elements for p in op.parameters))
+
+
+def _active_part(op: Operator, elements: int) -> int:
     if isinstance(op, ExpertLinear | ExpertLowRank):
         return elements * op.experts_per_token // op.experts
     return elements
@@ -119,6 +145,16 @@ class ModelGraph:
         return self.blocks[self.chain[-1][0]]
 
     @cached_property
+    def encoder_chain(self) -> tuple[tuple[int, int], ...]:
+        """The blocks of the encoder with their repeat counts, in order."""
+        return tuple(run for run in self.chain if self.blocks[run[0]].kind in ENCODER_KINDS)
+
+    @cached_property
+    def encoder_blocks(self) -> tuple[int, ...]:
+        """Block index of every block of the encoder, in order; they stand on the embedding's stage."""
+        return tuple(index for index, repeat in self.encoder_chain for _ in range(repeat))
+
+    @cached_property
     def parameters(self) -> int:
         """All parameters; a table that several blocks share counts once."""
         total = sum(self.blocks[index].parameters * repeat for index, repeat in self.chain)
@@ -132,8 +168,9 @@ class ModelGraph:
 
     @cached_property
     def parameters_embedding(self) -> int:
-        """Parameters of the input embedding (token table and learned positions)."""
-        return self.embed.parameters
+        """Parameters of the input embedding: the token table, learned positions, scores by relative position."""
+        looked_up = (op for op in self.embed.operators if not isinstance(op, PatchEmbedding))
+        return sum(p.elements for op in looked_up for p in op.parameters)
 
     @property
     def tied_gradients(self) -> bool:
@@ -155,10 +192,12 @@ class ModelGraph:
         arch = self.architecture
         return arch.vocab * arch.hidden * (arch.tied_embeddings or arch.next_token_layers > 0)
 
-    def flops_per_token_forward(self, seq_len: int, *, causal: bool = False) -> float:
+    def flops_per_token_forward(
+        self, seq_len: int, *, causal: bool = False, encoder: EncoderLengths = NO_ENCODER
+    ) -> float:
         """Return the forward FLOPs per token, including the head; embedding look-up is free."""
         return sum(
-            self.blocks[index].flops_per_token_forward(seq_len, causal=causal) * repeat
+            self.blocks[index].flops_per_token_forward(seq_len, causal=causal, encoder=encoder) * repeat
             for index, repeat in self.chain
         )
 
@@ -172,12 +211,22 @@ class ModelGraph:
         )
 
 
-def attended_positions(op: Operator, seq_len: int, causal: bool) -> float:
+def rows_per_token(op: Operator, seq_len: int, encoder: EncoderLengths) -> float:
+    """Return an operator's rows for one token of text: 1, or an encoder's."""
+    return 1.0 if op.tokens == "text" else encoder.tokens / op.merged / seq_len
+
+
+def attended_positions(
+    op: Operator, seq_len: int, causal: bool, encoder: EncoderLengths = NO_ENCODER
+) -> float:
     """Return the mean number of positions a token attends to: all, the causal half, or a window's share.
 
     Causal without a window: s/2. Causal, window w < s: (w²/2 + (s−w)·w)/s. Without the causal discount a
-    sliding layer counts min(s, 2w) (the MFU convention of docs/metrics.md).
+    sliding layer counts min(s, 2w) (the MFU convention of docs/metrics.md). An encoder's tokens are attended to from
+    both sides.
     """
+    if isinstance(op, Attention) and op.keys == "encoder":
+        return encoder.attended(op.merge, op.side)
     window = op.window if isinstance(op, Attention) else None
     if not causal:
         return float(seq_len if window is None else min(seq_len, 2 * window))

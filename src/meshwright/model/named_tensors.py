@@ -1,7 +1,7 @@
 """Names and shapes of all tensors of a runnable model, and its arithmetic.
 
-A tensor's name is ``UNIT.PARAMETER``: the units are ``embed``, ``layers.0`` …, ``head``; the parameter is named as in
-its operator. A tied head has no table of its own, it uses the embedding's.
+A tensor's name is ``UNIT.PARAMETER``: the units are ``embed``, ``encoder.0`` …, ``encoder_end``, ``layers.0`` …,
+``head``; the parameter is named as in its operator. A tied head has no table of its own, it uses the embedding's.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from meshwright.model.operators.mamba import FILTERS
 from meshwright.model.operators.operator_types import AdaptedMatrix, LowRank, Parameter
 
 TOKEN_TABLE = f"embed.{EMBEDDING_TABLE}"
+ENCODER_END = "encoder_end"
 CORRECTION = "mlp.gate.e_score_correction_bias"
 
 
@@ -90,9 +91,16 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
     return len(shape) >= 2 and not name.endswith((".bias", *(f"{filter_}.weight" for filter_ in FILTERS)))
 
 
+def encoder_units(model: ModelGraph) -> list[str]:
+    """Return the names of the units of the encoder's blocks, in order."""
+    layers = range(len(model.encoder_blocks) - 1)
+    return [*(f"encoder.{layer}" for layer in layers), ENCODER_END] if model.encoder_blocks else []
+
+
 def units(model: ModelGraph) -> Iterator[tuple[str, Block]]:
     """Yield name and block of every unit, in order."""
     yield "embed", model.embed
+    yield from zip(encoder_units(model), (model.blocks[index] for index in model.encoder_blocks), strict=True)
     for layer, index in enumerate(model.layer_blocks):
         yield f"layers.{layer}", model.blocks[index]
     yield "head", model.head

@@ -12,6 +12,7 @@ operators, recomputed ones included, and the gradients of their outputs. Operato
 inputs for them; their adapters do.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.model.graph import Block
-from meshwright.model.operators.data_flow import ENTRY, sources
+from meshwright.model.operators.data_flow import sources
 from meshwright.model.operators.operator_types import (
     Activation,
     Attention,
@@ -39,7 +40,10 @@ from meshwright.model.operators.operator_types import (
     LowRank,
     Norm,
     Operator,
+    PatchEmbedding,
+    PositionBias,
     Residual,
+    SharedValue,
     StateSpace,
 )
 from meshwright.program.context_parallel.attention_collectives import attention_exchange_buffer_bytes
@@ -72,7 +76,7 @@ def saved_tensors_by_operator(block: Block) -> dict[str, SavedTensors]:
         first = block.operators[0]
         return {op.name: SavedTensors(op is first, False) for op in block.operators}
     result = {}
-    dropped = {ENTRY: False}
+    dropped: dict[str, bool] = defaultdict(bool)  # the block's input and values of the stage are not
     for op, of in zip(block.operators, sources(block.operators).values(), strict=True):
         of = of[1:] if isinstance(op, LowRank) else of  # of the result that it adds to it keeps nothing
         without = (all if isinstance(op, EnterTensor) else any)([dropped[source] for source in of])
@@ -138,13 +142,13 @@ def kept_for_weights(block: Block, shape: LocalShape, mode: Mode, stack: Stack) 
         if isinstance(op, Linear | ExpertLinear | LowRank):
             # the input that was gathered during I stays gathered until W
             of = gathered if op.place == "tensor" else mode
-            kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape, mode)
+            kept = kept + input_bytes(op, shape, of, stack) + _output_gradient(op, shape.of(op), mode)
             # x·Aᵀ and its gradient
             kept = kept + (2 * inner_bytes(op, shape, mode, stack) if isinstance(op, LowRank) else 0)
             if isinstance(op, Linear) and op.keeps_part and regathers:
                 kept = kept + shape.product_input_bytes * op.inputs * shape.sequence_tokens(mode)
         elif isinstance(op, Embedding):
-            kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape, mode)
+            kept = kept + ACTIVATION_BYTES * op.hidden * _tokens(op, shape.of(op), mode)
     return kept
 
 
@@ -181,8 +185,16 @@ def working_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> 
 def gathered_for_backward_bytes(op: Operator, shape: LocalShape, mode: Mode) -> Number:
     """Bytes that an operator's backward pass has on a rank of what belongs to others."""
     if isinstance(op, Attention):
-        return attention_exchange_buffer_bytes(op, shape, mode)
+        return attention_exchange_buffer_bytes(op, shape, mode) + _scores_again(op, shape.of(op))
     return gathered_bytes(op, shape, mode) if isinstance(op, LinearAttention) else 0
+
+
+def _scores_again(op: Attention, shape: LocalShape) -> Number:
+    """Return the bytes of scores and their gradient in fp32, and of the sum of that over sequences."""
+    if not op.biased:
+        return 0
+    of_heads = 4 * op.heads / shape.tp * shape.seq_len * shape.keys(op)
+    return (2 * shape.micro_batch + 1) * of_heads
 
 
 def dequantised_bytes(block: Block, shape: LocalShape) -> Number:
@@ -205,20 +217,20 @@ def logit_bytes(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Nu
 
 def block_input_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
     """Return the bytes of the residual stream at the entry of a block."""
-    width = next(op.width for op in block.operators if isinstance(op, Norm | Residual))
-    return ACTIVATION_BYTES * width * shape.sequence_tokens(mode)
+    first = next(op for op in block.operators if isinstance(op, Norm | Residual))
+    return ACTIVATION_BYTES * first.width * shape.of(first).sequence_tokens(mode)
 
 
 def input_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes of the inputs that an operator keeps, or of what it keeps in their stead."""
     rule = _INPUTS.get(type(op))
-    return rule(op, shape, mode, stack) if rule else 0
+    return rule(op, shape.of(op), mode, stack) if rule else 0
 
 
 def inner_bytes(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Bytes of what an operator makes and keeps inside: scores, masks, statistics, logits."""
     rule = _INNER.get(type(op))
-    return rule(op, shape, mode, stack) if rule else 0
+    return rule(op, shape.of(op), mode, stack) if rule else 0
 
 
 def _tokens(op: Operator, shape: LocalShape, mode: Mode) -> Number:
@@ -237,12 +249,30 @@ def _linear(op: Linear | LowRank, shape: LocalShape, mode: Mode, stack: Stack) -
     if op.split == "row":
         return shape.product_input_bytes * op.inputs * shape.tokens / shape.tp
     gathered = op.place == "tensor" and not (mode.sequence_parallel and stack.tp_regathers_input)
+    own = (gathered and mode.sequence_parallel) or shape.product_input_bytes != ACTIVATION_BYTES
+    if isinstance(op, Linear) and op.shared_input and not own:
+        return 0
     tokens = shape.tokens if gathered else shape.sequence_tokens(mode)
     return shape.product_input_bytes * op.inputs * tokens
 
 
+def _patches(op: PatchEmbedding, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of patches in 16 bits."""
+    return ACTIVATION_BYTES * op.inputs * shape.sequence_tokens(mode)
+
+
+def _shared_value(op: SharedValue, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    return ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
+
+
+def _position_bias(op: PositionBias, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
+    """Return the bytes of a score for each head, query and key, the same for all sequences."""
+    return ACTIVATION_BYTES * op.heads / shape.tp * shape.seq_len * shape.seq_len
+
+
 def _attention_inputs(op: Attention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
-    width = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    keys_per_query = shape.keys(op) / shape.seq_len
+    width = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim) * keys_per_query
     return ACTIVATION_BYTES * width * shape.tokens / shape.tp
 
 
@@ -254,7 +284,8 @@ def _attention_inner(op: Attention, shape: LocalShape, mode: Mode, stack: Stack)
         return output + np.where(shape.ring > 1, ACTIVATION_BYTES * shape.seq_len, STATISTIC_BYTES) * rows
     if stack.attention.startswith("flash"):
         return output + STATISTIC_BYTES * rows
-    return output + score_bytes(op, stack) * rows * shape.seq_len
+    attended = shape.encoder.attended(op.merge, op.side) if op.keys == "encoder" else shape.seq_len
+    return output + score_bytes(op, stack) * rows * attended
 
 
 def _linear_attention_inputs(op: LinearAttention, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
@@ -349,6 +380,7 @@ _INPUTS: dict[type[Operator], _Rule] = {
     GatedInputNorm: _gated_norm_inputs,
     Activation: _activation,
     ExpertLinear: _expert_linear,
+    PatchEmbedding: _patches,
     LowRank: _low_rank,
     ExpertLowRank: _low_rank,
     ExpertActivation: _expert_activation,
@@ -360,6 +392,8 @@ _INNER: dict[type[Operator], _Rule] = {
     GatedNorm: _gated_norm_inner,
     GatedInputNorm: _gated_norm_inner,
     Residual: _residual,
+    SharedValue: _shared_value,
+    PositionBias: _position_bias,
     LowRank: _low_rank_inner,
     ExpertLowRank: _low_rank_inner,
     Loss: _loss,

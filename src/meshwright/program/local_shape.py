@@ -6,13 +6,15 @@ scalar: closed forms group plans by it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.model.operators.operator_types import Attention, Operator
 from meshwright.plans.context_parallel import USUAL, Context
+from meshwright.workload.encoder_lengths import NO_ENCODER, EncoderLengths
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.packed_documents import Documents
 
@@ -63,7 +65,7 @@ class LocalShape:
     one. ``capacity`` bounds the tokens of an expert; None: it takes all. ``sent`` are the rows that go to experts
     over those that tokens chose, ``busiest`` is how many times the mean rank's rows the busiest rank of experts
     has, None where nothing is said of it, and ``most_busy`` how many times it can have. ``reached`` says how many
-    parts of the experts a token reaches, where pairs were counted.
+    parts of the experts a token reaches, where pairs were counted. ``encoder`` has the tokens of an encoder.
     """
 
     micro_batch: Number
@@ -86,6 +88,15 @@ class LocalShape:
     ep_inside: Number = 1
     reached: Callable[[float], Number] | None = None
     state_share: tuple[int, ...] = ()
+    encoder: EncoderLengths = NO_ENCODER
+
+    def of(self, op: Operator) -> "LocalShape":
+        """Return the shape with the length of what an operator processes: itself, or with an encoder's rows."""
+        return self if op.tokens == "text" else replace(self, seq_len=self.encoder.tokens // op.merged)
+
+    def keys(self, op: Attention) -> Number:
+        """Keys of a sequence that an operator's attention chooses from."""
+        return self.seq_len if op.keys == "text" else self.encoder.tokens
 
     @property
     def tokens(self) -> Number:

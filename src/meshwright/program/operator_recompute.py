@@ -27,9 +27,10 @@ def kept_product_bytes(block: Block, shape: LocalShape, mode: Mode) -> Number:
     for op in block.operators:
         if isinstance(op, Attention):
             row = ACTIVATION_BYTES * op.v_dim + STATISTIC_BYTES
-            kept = kept + row * op.heads * shape.tokens / shape.tp
+            kept = kept + row * op.heads * shape.of(op).tokens / shape.tp
     for op, outputs in kept_products(block):
-        tokens = shape.sequence_tokens(mode) if op.place == "sequence" else shape.tokens
+        own = shape.of(op)
+        tokens = own.sequence_tokens(mode) if op.place == "sequence" else own.tokens
         kept = kept + ACTIVATION_BYTES * outputs * tokens / (shape.tp if op.split == "column" else 1)
     return kept
 

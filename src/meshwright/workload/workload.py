@@ -11,9 +11,11 @@ from typing import Literal
 
 from meshwright.errors import InputError, Problem
 from meshwright.workload.adapter import Adapter
+from meshwright.workload.encoder_lengths import EncoderLengths
 from meshwright.workload.expert_capacity import MAX_FACTOR, Capacity
 from meshwright.workload.expert_routing import MAX_SKEW, Pairs, Routing
 from meshwright.workload.fp8_recipe import FP8_RECIPES, Fp8Recipe
+from meshwright.workload.images import Images
 from meshwright.workload.optimizer_choice import ADAMW, Optimizer
 from meshwright.workload.packed_documents import Documents
 
@@ -47,6 +49,8 @@ class Workload:
     precision: Precision = "bf16"
     optimizer: Optimizer = ADAMW
     documents: Documents | None = None
+    encoder_tokens: int | None = None
+    images: Images | None = None
     routing: Routing | None = None
     capacity: Capacity | None = None
     fp8_recipe: Fp8Recipe | None = None
@@ -61,6 +65,13 @@ class Workload:
     def tokens_per_step(self) -> int:
         """Tokens of one step, all ranks together."""
         return self.seq_len * self.global_batch
+
+    @property
+    def encoder_lengths(self) -> EncoderLengths:
+        """The tokens of an encoder."""
+        if self.images is not None:
+            return EncoderLengths(self.images.patches, self.images)
+        return EncoderLengths(self.encoder_tokens or 0)
 
     @property
     def computed_sequences(self) -> int:

@@ -18,16 +18,23 @@ from numpy.typing import NDArray
 
 from meshwright.model.graph import attended_positions
 from meshwright.model.operators.operator_types import Attention, Operator
+from meshwright.workload.encoder_lengths import NO_ENCODER, EncoderLengths
 from meshwright.workload.packed_documents import Documents
 
 Rows = float | NDArray[Any]
 """A place between two rows, or one for each plan of an array."""
 
 
-def mean_attended_positions(op: Operator, seq_len: int, causal: bool, documents: Documents | None) -> float:
+def mean_attended_positions(
+    op: Operator,
+    seq_len: int,
+    causal: bool,
+    documents: Documents | None,
+    encoder: EncoderLengths = NO_ENCODER,
+) -> float:
     """Mean number of positions a token attends to; without the causal discount twice as many, or two windows."""
     if documents is None:
-        return attended_positions(op, seq_len, causal)
+        return attended_positions(op, seq_len, causal, encoder)
     window = op.window if isinstance(op, Attention) else None
     if causal:
         return float(mean_attended_positions_of_rows(documents, seq_len, window))

@@ -5,7 +5,7 @@ a line in ``RULES``. Byte counts per element are in ``cost/data/constants.csv`` 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,16 @@ from meshwright.model.operators.operator_types import (
     ExpertLowRank,
     GatedInputNorm,
     GatedNorm,
+    JoinImages,
     Linear,
     LinearAttention,
     Loss,
     LowRank,
     Norm,
     Operator,
+    PatchEmbedding,
+    PlaceImages,
+    PositionBias,
     Residual,
     StateSpace,
 )
@@ -68,7 +72,10 @@ class Local:
 def operator_seconds(op: Operator, phase: Phase, local: Local) -> Number:
     """Time of one operator in one phase on one rank for one micro-batch; 0 for boundaries."""
     rule = RULES.get(type(op))
-    return rule(op, "F" if phase == "R" else phase, local) if rule else 0.0
+    if rule is None:
+        return 0.0
+    own = local if op.tokens == "text" else replace(local, shape=local.shape.of(op))
+    return rule(op, "F" if phase == "R" else phase, own)
 
 
 def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
@@ -79,7 +86,8 @@ def _embedding(op: Embedding, phase: Phase, local: Local) -> Number:
     rows = op.hidden * local.tokens(op)
     if phase == "F":
         return local.moved(rows, c["embedding_forward_bytes"])
-    table = sum(parameter_elements(p, local.shape, expert=False) for p in op.parameters)
+    tables = (*op.parameters, *op.borrows)
+    table = sum(parameter_elements(p, local.shape, expert=False) for p in tables)
     zeros = local.forms.pass_(BYTES_16 * table)
     _, added = _accumulation(table, local.shape.shard, local, fused=False)
     return local.moved(rows, c["embedding_backward_bytes"]) + zeros + added
@@ -109,6 +117,22 @@ def _linear(op: Linear, phase: Phase, local: Local) -> Number:
     fused = local.stack.fused_gradient_accumulation
     inside, after = _accumulation(inputs * outputs, local.shape.shard, local, fused)
     return local.forms.gemm(inputs, m, outputs, inside) + after
+
+
+def _patch_embedding(op: PatchEmbedding, phase: Phase, local: Local) -> Number:
+    """Return the seconds of the product; patches have no gradient."""
+    return 0.0 if phase == "I" else _linear(op, phase, local)
+
+
+def _position_bias(op: PositionBias, phase: Phase, local: Local) -> Number:
+    """Return the seconds of a pass over the scores of all heads, queries and keys."""
+    scores = op.heads / local.shape.tp * local.shape.seq_len * local.shape.seq_len
+    return 0.0 if phase == "I" else local.moved(scores, 2 * BYTES_16)
+
+
+def _join_images(op: PlaceImages | JoinImages, phase: Phase, local: Local) -> Number:
+    """Return the seconds of a pass that copies rows."""
+    return 0.0 if phase == "W" else local.moved(op.width * local.tokens(op), 2 * BYTES_16)
 
 
 def _dequantised(op: Operator, local: Local) -> Number:
@@ -174,18 +198,22 @@ def _attention(op: Attention, phase: Phase, local: Local) -> Number:
     c, shape = local.forms.constants, local.shape
     if phase == "W":
         return 0.0
-    widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
+    keys_per_query = shape.keys(op) / shape.seq_len
+    widths = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim) * keys_per_query
     elements = widths * shape.tokens / shape.tp
     reshape = local.moved(elements, c["reshape_bytes"])
-    written = local.mode.context.kind.writes_scores or not local.stack.attention.startswith("flash")
+    flash = (
+        local.stack.attention.startswith("flash") and not op.biased
+    )  # no such kernel adds scores with gradients
+    written = local.mode.context.kind.writes_scores or not flash
     core = _unfused if written else _flash
     return reshape + core(op, phase, local, elements)
 
 
 def _flash(op: Attention, phase: Phase, local: Local, elements: Number) -> Number:
     c, shape = local.forms.constants, local.shape
-    mean = mean_attended_positions(op, shape.seq_len, True, shape.documents)  # type: ignore[arg-type]
-    positions = mean * largest_share(op, local)
+    mean = mean_attended_positions(op, shape.seq_len, True, shape.documents, shape.encoder)  # type: ignore[arg-type]
+    positions = mean * (largest_share(op, local) if op.plain else 1.0)
     flops = op.flops_per_token(positions) * shape.tokens / shape.tp  # type: ignore[arg-type]
     output = op.heads * op.v_dim * shape.tokens / shape.tp
     moved = BYTES_16 * (elements + output)
@@ -222,10 +250,9 @@ def _unfused(op: Attention, phase: Phase, local: Local, elements: Number) -> Num
     """Two batched GEMMs (four backward) over all positions, and passes over the scores."""
     c, shape = local.forms.constants, local.shape
     rows = op.heads / shape.tp * shape.tokens
-    scores = rows * shape.seq_len
-    matmuls = local.forms.gemm(rows, op.qk_dim, shape.seq_len) + local.forms.gemm(
-        rows, shape.seq_len, op.v_dim
-    )
+    keys = shape.encoder.attended(op.merge, op.side) if op.keys == "encoder" else shape.seq_len
+    scores = rows * keys
+    matmuls = local.forms.gemm(rows, op.qk_dim, keys) + local.forms.gemm(rows, keys, op.v_dim)
     per_score = c["score_forward_bytes"] if phase == "F" else c["score_backward_bytes"]
     per_score += c["score_dropout_bytes"] if op.dropout else 0.0
     per_score += 0.0 if local.stack.fused_softmax else c["score_eager_bytes"]
@@ -346,6 +373,10 @@ RULES: dict[type[Operator], Callable[[Any, Phase, Local], Number]] = {
     StateSpace: _state_space,
     GatedNorm: _gated_norm,
     GatedInputNorm: _gated_norm,
+    PatchEmbedding: _patch_embedding,
+    PositionBias: _position_bias,
+    PlaceImages: _join_images,
+    JoinImages: _join_images,
     Activation: _activation,
     Residual: _residual,
     ExpertLinear: _expert_linear,

@@ -184,6 +184,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         product_input_bytes=product_input_bytes(setting.workload),
         ulysses=heads_exchanged(plans),
         documents=setting.workload.documents,
+        encoder=setting.workload.encoder_lengths,
         capacity=setting.workload.capacity,
         sent=sent,
         busiest=busiest,

@@ -1,17 +1,23 @@
-"""Turn an ``Architecture`` into a ``ModelGraph``: embed, decoder layers, head as chains of operators.
+"""Turn an ``Architecture`` into a ``ModelGraph``: embed, the encoder, decoder layers, head as chains of operators.
 
 Layers with the same feed-forward, kind of attention and window are one ``Block``; the chain is run-length coded.
 Multi-token-prediction layers are blocks of their own, before the head.
 """
 
+from dataclasses import replace
 from itertools import groupby
 
 from meshwright.model.architecture import Architecture, Mixer
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.attention import attention_part
+from meshwright.model.operators.cross_attention import cross_attention_part
+from meshwright.model.operators.data_flow import DECODER_BIAS, ENTRY
+from meshwright.model.operators.encoder_ends import encoder_embedding, encoder_end
+from meshwright.model.operators.encoder_layers import encoder_layer, has_text_encoder
 from meshwright.model.operators.feedforward import feedforward_part
 from meshwright.model.operators.multi_token_prediction import HEAD_NORM, after_layer, before_layer
 from meshwright.model.operators.operator_types import (
+    Attention,
     Embedding,
     EnterTensor,
     LeaveTensor,
@@ -35,13 +41,35 @@ def build_graph(arch: Architecture) -> ModelGraph:
     kinds = list(zip(routed, arch.mixers, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))
     layers = [_layer(arch, *kind) for kind in distinct]
-    runs = [(1 + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
+    encoder = _encoder(arch)
+    of_encoder = list(dict.fromkeys(encoder))
+    blocks = (_embed(arch), *of_encoder, *layers, _head(arch))
+    runs = [(1 + of_encoder.index(block), len(list(run))) for block, run in groupby(encoder)]
+    runs += [(1 + len(of_encoder) + distinct.index(kind), len(list(run))) for kind, run in groupby(kinds)]
     return ModelGraph(
         architecture=arch,
-        blocks=(_embed(arch), *layers, _head(arch)),
-        chain=((0, 1), *runs, (len(layers) + 1, 1)),
+        blocks=blocks,
+        chain=((0, 1), *runs, (len(blocks) - 1, 1)),
         source=arch.source,
     )
+
+
+def _encoder(arch: Architecture) -> list[Block]:
+    """Return the layers of the encoder, if there is one, and the block that hands its result to the decoder."""
+    encoder = arch.encoder
+    if encoder is None:
+        return []
+    layers = [with_recompute_sets(encoder_layer(arch, layer)) for layer in range(encoder.layers)]
+    return [
+        *(Block(_encoder_name(operators), "encoder", operators) for operators in layers),
+        Block("encoder-end", "encoder-end", encoder_end(arch)),
+    ]
+
+
+def _encoder_name(operators: tuple[Operator, ...]) -> str:
+    """Return the name of an encoder's layer: with its windows, if it has them."""
+    side = next(op.side for op in operators if isinstance(op, Attention))
+    return "encoder" if side is None else f"encoder-window-{side}"
 
 
 def _layer(arch: Architecture, moe: bool, mixer: Mixer, window: int | None, further: int) -> Block:
@@ -51,7 +79,10 @@ def _layer(arch: Architecture, moe: bool, mixer: Mixer, window: int | None, furt
     """
     name = ("moe" if moe else "dense") + ("" if mixer == "softmax" else f"-{mixer}")
     name += "" if window is None else f"-window-{window}"
-    operators = (*attention_part(arch, window, mixer), *feedforward_part(arch, arch.moe if moe else None))
+    attention = attention_part(arch, window, mixer)
+    if has_text_encoder(arch):
+        attention = (*map(_with_bias, attention), *cross_attention_part(arch))
+    operators = (*attention, *feedforward_part(arch, arch.moe if moe else None))
     if further:
         table = _vocabulary(arch, EMBEDDING_TABLE)
         before = before_layer(arch, table, first=further == 1)
@@ -60,13 +91,24 @@ def _layer(arch: Architecture, moe: bool, mixer: Mixer, window: int | None, furt
     return Block(name, "layer", with_recompute_sets(operators))
 
 
+def _with_bias(op: Operator) -> Operator:
+    """Return an operator of self attention; attention adds the decoder's scores by relative position."""
+    return replace(op, biased=True, reads=("qkv", DECODER_BIAS)) if isinstance(op, Attention) else op
+
+
 def _embed(arch: Architecture) -> Block:
     tables = [_vocabulary(arch, EMBEDDING_TABLE)]
     if arch.positions == "learned":
         tables.append(Parameter("embed_positions.weight", (arch.max_positions, arch.hidden)))
     operators: list[Operator] = [
+        *(encoder_embedding(arch, tables[0]) if arch.encoder else ()),
         Embedding(
-            name="embedding", place="tensor", vocab=arch.vocab, hidden=arch.hidden, parameters=tuple(tables)
+            name="embedding",
+            place="tensor",
+            vocab=arch.vocab,
+            hidden=arch.hidden,
+            parameters=tuple(tables),
+            reads=(ENTRY,) if arch.encoder else (),
         ),
         LeaveTensor(name="leave_embedding", width=arch.hidden),
     ]

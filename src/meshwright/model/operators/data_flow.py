@@ -3,14 +3,28 @@
 Most operators use the result of the previous one. The others name their sources (``Operator.reads``): a router reads
 the norm that shared experts have read too. A residual adds the branch before it to the stream: the result of the
 previous residual, the block's input, the result of an operator that begins another stream, or the one that it names.
+
+Some results are read by other blocks of the stage: the encoder's stream, which its layers read and replace one after
+the other and then every decoder layer reads, and the scores by relative position. An operator ``publishes`` them under
+a name that begins with @.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from meshwright.model.operators.operator_types import EnterTensor, Operator, Residual
 
 ENTRY = ""
 """Stands for the block's input."""
+ENCODER = "@encoder"
+"""The encoder's stream, and its result behind the last layer."""
+ENCODER_BIAS, DECODER_BIAS = "@encoder_bias", "@decoder_bias"
+"""Scores by relative position of the encoder's and the decoder's attention."""
+
+
+def published(name: str) -> bool:
+    """Return true for a value of the stage, false for a result of the block itself."""
+    return name.startswith("@")
 
 
 def sources(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
@@ -57,7 +71,7 @@ def number_of_users(operators: Sequence[Operator]) -> Mapping[str, int]:
 
     The last operator's result is always read: if the block's result leaves earlier, it is the block's own loss.
     """
-    numbers = {op.name: 0 for op in operators} | {ENTRY: 0}
+    numbers = defaultdict(int, {op.name: 0 for op in operators} | {ENTRY: 0})
     for name in {result_of(operators), operators[-1].name}:
         numbers[name] += 1
     for of in sources(operators).values():

@@ -6,9 +6,10 @@ A block is a chain of operators. Every operator has a *place*: how its tokens ar
 * ``tensor``: tokens are cut over cp only, widths are cut over tp (between ``EnterTensor``/``LeaveTensor``);
 * ``expert``: tokens have been sent to their experts (between ``Dispatch`` and ``Combine``).
 
-The boundary operators have no arithmetic; lowering turns them into collectives. So a new kind of layer is a
-new chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and FLOPs
-are per token of the global sequence. A multiply-add counts as 2 FLOPs.
+Most operators process the tokens of a sequence's text. Those of an encoder process its own: patches, or a second text
+(``Operator.tokens``). The boundary operators have no arithmetic; lowering turns them into collectives. So a new kind of
+layer is a new chain, and needs no new lowering. All widths are those of the whole model, before any cut; bytes and
+FLOPs are per token of the global sequence. A multiply-add counts as 2 FLOPs.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Literal
 
 Place = Literal["sequence", "tensor", "expert"]
 Split = Literal["column", "row", "whole"]
+Tokens = Literal["text", "encoder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class Operator:
     ``recompute`` lists the recomputation sets that contain it (``core_attn``, ``mlp``, …, as a plan names them).
     ``borrows`` are parameters of other blocks that it uses and trains too: the embedding's table or the
     head's. ``begins_stream``: later residuals add to its result. ``leaves``: its result is the block's, not the
-    last one's. ``frozen``: its weights have no gradients, and it keeps nothing for them.
+    last one's. ``frozen``: its weights have no gradients, and it keeps nothing for them. ``tokens``: whose tokens are
+    its rows; ``merged`` tokens of an encoder are one row. ``publishes``: later blocks of the stage find its result
+    under this name (``data_flow.py``).
     """
 
     name: str
@@ -63,6 +67,9 @@ class Operator:
     begins_stream: bool = False
     leaves: bool = False
     frozen: bool = False
+    tokens: Tokens = "text"
+    merged: int = 1
+    publishes: str = ""
 
     @property
     def trains(self) -> bool:
@@ -96,7 +103,8 @@ class Linear(Operator):
 
     ``split`` is the width cut over tp: column = outputs, row = inputs, whole = neither.
     ``saves_input`` is False if another operator already saves the input for the backward pass. ``keeps_part``: where
-    that one gathers the input over tp for its weights, this one keeps its rank's part until then.
+    that one gathers the input over tp for its weights, this one keeps its rank's part until then. ``shared_input``: the
+    stage holds the input for all its blocks.
     """
 
     inputs: int
@@ -104,6 +112,7 @@ class Linear(Operator):
     split: Split
     saves_input: bool = True
     keeps_part: bool = False
+    shared_input: bool = False
 
     def flops_per_token(self, positions: float) -> float:
         """Return 2·inputs·outputs."""
@@ -116,6 +125,10 @@ class Attention(Operator):
 
     ``kv_width`` is the elements that one token adds to a key-value cache (latent attention: its compressed
     form); ``cache_over_tp``: tp cuts the cache. ``dropout``: on the attention probabilities.
+
+    ``keys``: whose tokens are its keys, all of them unless it is ``causal``. ``biased``: a score for each head, query
+    and key is added, which it reads too. ``merge`` > 0: tokens are patches of images, in squares of so many by so many,
+    and attend within their image, or within windows of ``side`` by ``side`` patches.
     """
 
     heads: int
@@ -126,6 +139,16 @@ class Attention(Operator):
     kv_width: int
     cache_over_tp: bool = True
     dropout: bool = False
+    causal: bool = True
+    keys: Tokens = "text"
+    biased: bool = False
+    merge: int = 0
+    side: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """True for causal attention within one text, without added scores."""
+        return self.causal and self.keys == "text" and not self.biased
 
     def flops_per_token(self, positions: float) -> float:
         """Return 2·heads·positions·(qk_dim + v_dim)."""
@@ -194,10 +217,14 @@ class StateSpace(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation(Operator):
-    """Elementwise non-linearity; gated: (tokens, 2·width) → (tokens, width)."""
+    """Elementwise non-linearity; gated: (tokens, 2·width) → (tokens, width).
+
+    ``function``: its own one (``model/numerics.py``), empty for the model's.
+    """
 
     width: int
     gated: bool
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +237,62 @@ class Residual(Operator):
     width: int
     dropout: bool = False
     stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchEmbedding(Linear):
+    """Linear map of the patches of a sequence's images, which are inputs of the model: they have no gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionBias(Operator):
+    """Scores by relative position: (heads, tokens, tokens) from a table (buckets, heads), heads cut over tp.
+
+    Half of the buckets are for keys after the query if it is ``bidirectional``; distances share one bucket from
+    ``max_distance`` on (T5, arXiv 1910.10683, section 2.1).
+    """
+
+    heads: int
+    buckets: int
+    max_distance: int
+    bidirectional: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedValue(Operator):
+    """The residual stream (tokens, width) unchanged, held by the stage for all later blocks until its backward pass."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePatches(Operator):
+    """Concatenate ``merged`` neighbouring patches of ``width`` elements: a view."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceImages(Operator):
+    """Put the rows of images (merged patches, width) where they stand in the text, zeros elsewhere: (tokens, width).
+
+    ``merge`` and ``side`` say in which order the patches come, as for ``Attention``.
+    """
+
+    width: int
+    merge: int
+    side: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinImages(Operator):
+    """Take the rows of images from the first result that it reads and the rows of text from the second.
+
+    ``merge`` × ``merge`` patches are a row.
+    """
+
+    width: int
+    merge: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

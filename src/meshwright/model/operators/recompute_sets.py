@@ -9,8 +9,8 @@ from dataclasses import replace
 from meshwright.model.operators.operator_types import Operator
 
 SETS: dict[str, tuple[str, ...]] = {
-    "layernorm": ("input_norm", "ffn_norm"),
-    "core_attn": ("attention",),
+    "layernorm": ("input_norm", "cross_norm", "ffn_norm"),
+    "core_attn": ("attention", "cross_attention"),
     "mla_up_proj": ("q_b", "kv_b"),
     "mlp": ("ffn_up", "ffn_activation", "ffn_down"),
     "shared_experts": ("shared_up", "shared_activation", "shared_down"),

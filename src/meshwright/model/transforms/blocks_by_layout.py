@@ -10,6 +10,7 @@ from meshwright.model.graph import ModelGraph
 def with_layouts(model: ModelGraph, layouts: Sequence[str]) -> tuple[ModelGraph, list[str]]:
     """Return the same model with blocks that are distinct for each layout, and the layout of every block.
 
+    The blocks of an encoder have the first block's layout.
     ``layouts`` names those of the first block, of every layer, and of the last block. The first of equal layers keeps
     the index; those with another layout get a block at the end.
     """
@@ -23,5 +24,7 @@ def with_layouts(model: ModelGraph, layouts: Sequence[str]) -> tuple[ModelGraph,
         found[index_of[block, layout]] = layout
     of_layers = [index_of[key] for key in zip(order, layouts, strict=True)][1:-1]
     layers = [(index, len(list(run))) for index, run in groupby(of_layers)]
-    split = replace(model, blocks=tuple(blocks), chain=(model.chain[0], *layers, model.chain[-1]))
+    split = replace(
+        model, blocks=tuple(blocks), chain=(model.chain[0], *model.encoder_chain, *layers, model.chain[-1])
+    )
     return split, [found.get(block, layouts[0]) for block in range(len(blocks))]

@@ -12,7 +12,9 @@ from meshwright.model.graph import ModelGraph, Recomputed
 
 
 def with_recompute(model: ModelGraph, of_layers: Sequence[Recomputed]) -> ModelGraph:
-    """Return the same operators and parameters, with ``of_layers[i]`` recomputed in layer i.
+    """Return the same operators and parameters, with ``of_layers[i]`` recomputed in decoder layer i.
+
+    An encoder's layers are recomputed as the first layer of the decoder is.
 
     The first layer of a kind keeps its block's index; blocks that differ from it are appended.
     """
@@ -27,5 +29,10 @@ def with_recompute(model: ModelGraph, of_layers: Sequence[Recomputed]) -> ModelG
         else:
             index_of[index, recompute] = index
             blocks[index] = block
+    for index, _ in model.encoder_chain:
+        if blocks[index].kind == "encoder":
+            blocks[index] = replace(blocks[index], recompute=of_layers[0])
     layers = [(index, len(list(run))) for index, run in groupby(index_of[key] for key in of_kinds)]
-    return replace(model, blocks=tuple(blocks), chain=(model.chain[0], *layers, model.chain[-1]))
+    return replace(
+        model, blocks=tuple(blocks), chain=(model.chain[0], *model.encoder_chain, *layers, model.chain[-1])
+    )

@@ -84,9 +84,8 @@ def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Sta
         gradient = _input_gradient(op, shape, mode, stack)
         enter = regathered.get(op.name)
         if enter is not None:
-            gradient = [
-                _overlapped([Compute(op, "I")], _tp("all-gather", enter.width, shape.tokens, "W", op.name))
-            ]
+            again = _tp("all-gather", enter.width, shape.of(enter).tokens, "W", op.name)
+            gradient = [_overlapped([Compute(op, "I")], again)]
         items += gradient
     if block.kind == "head":
         items += _weight_gradients(block)
@@ -171,7 +170,7 @@ def _run_again(
         for item in heads_exchange_before_attention(op, shape, mode, "F")
     ]
     if isinstance(before, EnterTensor) and stack.tp_regathers_input:
-        return [*_enter_forward(before, shape, mode, stack), *items]
+        return [*_enter_forward(before, shape.of(before), mode, stack), *items]
     return items
 
 
@@ -219,6 +218,7 @@ def block_passes(stack: Stack) -> tuple[PassKind, ...]:
 
 
 def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+    shape = shape.of(op)
     if isinstance(op, Dispatch):
         return [Compute(op, "F"), *_dispatch_forward(op, shape, mode, stack)]
     if isinstance(op, Combine):
@@ -241,6 +241,7 @@ def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[
 
 
 def _input_gradient(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+    shape = shape.of(op)
     if isinstance(op, Dispatch):
         return [*_dispatch_backward(op, shape, mode, stack), Compute(op, "I")]
     if isinstance(op, Combine):

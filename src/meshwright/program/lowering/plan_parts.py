@@ -130,6 +130,7 @@ def local_shape(
         ep_inside=_ep_inside(experts, cluster),
         reached=fanout_from_counts(workload.routing, arch.moe, layout.expert_order),
         state_share=state_weights(layout) or (),
+        encoder=workload.encoder_lengths,
     )
 
 

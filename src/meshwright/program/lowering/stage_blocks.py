@@ -1,4 +1,4 @@
-"""The blocks of each stage: the plan's partition of the layers, embedding first, head last."""
+"""The blocks of each stage: the plan's partition of the layers, embedding and encoder first, head last."""
 
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
@@ -17,6 +17,6 @@ def place_stages(plan: LongPlan, model: ModelGraph) -> tuple[Stage, ...]:
 
 def stage_blocks(content: StageLayers, model: ModelGraph) -> tuple[int, ...]:
     """Return the indices of one stage's blocks in the model, in forward order."""
-    embed = (model.chain[0][0],) if content.embed else ()
+    embed = (model.chain[0][0], *model.encoder_blocks) if content.embed else ()
     head = (model.chain[-1][0],) if content.head else ()
     return embed + model.layer_blocks[content.first : content.last] + head

@@ -13,7 +13,7 @@ from meshwright.model.operators.operator_types import EnterTensor, Linear, LowRa
 from meshwright.program.pass_items import Collective, Compute, Item, Overlap
 from meshwright.runtime.comm.communicator import Work
 from meshwright.runtime.executor.block_plan import BlockPlan
-from meshwright.runtime.executor.intermediate_values import Gradients, Results, Value, of_all
+from meshwright.runtime.executor.intermediate_values import Gradients, Results, SharedValues, Value, of_all
 from meshwright.runtime.executor.operator_call import EVERYTHING, OperatorCall
 from meshwright.runtime.executor.recompute_segment import RecomputeSegment
 from meshwright.runtime.kernels.attention.softmax_attention import AttentionKernel
@@ -59,12 +59,13 @@ class BlockRun:
     """A block on one micro-batch; ``visits``, the operator calls, live from F until W.
 
     ``gathered`` holds the inputs of tensor-parallel edges as they were before their all-gather; ``loss`` is the block's
-    own loss, in addition to a result. ``gradients`` and ``left``, the operators whose backward pass is still to come,
-    belong to I, ``row`` to the recomputation in it.
+    own loss, in addition to a result. ``shared`` are the stage's values, which blocks read and publish. ``gradients``
+    and ``left``, the operators whose backward pass is still to come, belong to I, ``row`` to the recomputation in it.
     """
 
     plan: BlockPlan
     visits: Mapping[str, OperatorCall]
+    shared: SharedValues = field(default_factory=SharedValues)
     gathered: Results = field(init=False)
     loss: Value = None
     gradients: Gradients = field(default_factory=Gradients)
@@ -82,11 +83,17 @@ class BlockRun:
             visit.keep = self.plan.keeps[name]
         results = Results(self.plan.readers)
         results.put(ENTRY, x)
+        for name in self.plan.shared_inputs:
+            results.put(name, self.shared.values[name])
         for op, items in self.plan.forward:
             value = of_all([results.take(name) for name in self.plan.sources[op.name]])
             for item in items:
                 value = self._forward(op, item, value)
             results.put(op.name, value)
+            if op.publishes:
+                self.shared.values[op.publishes] = value
+        if self.plan.block.publishes:
+            return x
         if self.plan.block.predicts_further:
             self.loss = results.take(self.plan.operators[-1].name)
         return results.take(self.plan.result)
@@ -95,7 +102,11 @@ class BlockRun:
         """I: return the gradient of the block's input, recomputing operators on the way."""
         self.left = list(self.plan.operators)
         self.gradients.add(self.left[-1].name, None)
-        self.gradients.add(self.plan.result, g)
+        for op in self.plan.operators:
+            if op.publishes:
+                self.gradients.add(op.name, self.shared.gradients.pop(op.publishes, None))
+        if not self.plan.block.publishes:
+            self.gradients.add(self.plan.result, g)
         at, value = "", None
         for item in self.plan.items["I"]:
             if _is_again(item):
@@ -113,7 +124,9 @@ class BlockRun:
         self._pass_on(at, value)
         for op in reversed(self.left):
             self._spread(op.name, self.gradients.take(op.name))
-        return self.gradients.take(ENTRY)
+        for name in self.plan.shared_inputs:
+            self.shared.add_gradient(name, self.gradients.take(name))
+        return g if self.plan.block.publishes else self.gradients.take(ENTRY)
 
     def weight_gradient(self) -> None:
         """W: compute the gradients of matrices and tables."""
@@ -155,7 +168,7 @@ class BlockRun:
     def _again(self, item: Item) -> None:
         """Run one item of a recomputed segment."""
         if self.row is None:
-            self.row = RecomputeSegment(self.plan, self.visits, self._forward)
+            self.row = RecomputeSegment(self.plan, self.visits, self._forward, self.shared.values)
             for visit in self.visits.values():
                 visit.keep = EVERYTHING
         self.row.step(item)

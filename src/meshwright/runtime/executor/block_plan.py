@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from meshwright.model.graph import Block
-from meshwright.model.operators.data_flow import number_of_users, result_of, sources, users
+from meshwright.model.operators.data_flow import (
+    number_of_users,
+    published,
+    result_of,
+    sources,
+    users,
+)
 from meshwright.model.operators.operator_types import LowRank, Operator
 from meshwright.program.activation_bytes import SavedTensors
 from meshwright.program.pass_items import Compute, Item, Overlap, PassKind
@@ -58,6 +64,11 @@ class BlockPlan:
     def result(self) -> str:
         """The operator whose result is the block's."""
         return result_of(self.operators)
+
+    @cached_property
+    def shared_inputs(self) -> tuple[str, ...]:
+        """The values of the stage that the block reads."""
+        return tuple(dict.fromkeys(name for of in self.sources.values() for name in of if published(name)))
 
     @cached_property
     def readers(self) -> Mapping[str, int]:

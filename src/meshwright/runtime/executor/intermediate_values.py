@@ -47,6 +47,18 @@ class Gradients:
         return self.held.pop(name)
 
 
+@dataclass
+class SharedValues:
+    """Values that blocks of a stage publish for later ones, the latest of each name, and their summed gradients."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    gradients: dict[str, Value] = field(default_factory=dict)
+
+    def add_gradient(self, name: str, gradient: Value) -> None:
+        """Add the gradient of a block that read a value."""
+        self.gradients[name] = together(self.gradients.get(name), gradient)
+
+
 def together(before: Value, new: Value) -> Value:
     """Return the sum of two gradients, part by part; None counts as zero. ``new`` may be overwritten."""
     if before is None or new is None:

@@ -16,10 +16,11 @@ EVERYTHING = SavedTensors(inputs=True, inner=True)
 class MicroBatch:
     """Token ids and labels of one micro-batch, (sequence, batch); labels of −100 do not count.
 
-    ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean. ``packing`` holds
-    the documents that attention is confined to; None: each sequence is one document. ``further`` holds the tokens and
+    ``divisor`` is the number of labels of the whole batch over all ranks: the loss is their mean. ``packing`` holds the
+    documents that attention is confined to; None: each sequence is one document. ``further`` holds the tokens and
     labels shifted by one place, by two …, for multi-token-prediction layers; these are skipped if there are none.
-    ``of_parts`` are the tokens that the rank holds in each part of a Program with several.
+    ``of_parts`` are the tokens that the rank holds in each part of a Program with several. ``encoder`` is what a
+    model's encoder reads: token ids (encoder tokens, batch), or patches (patches, batch, elements of one).
     """
 
     tokens: torch.Tensor
@@ -28,6 +29,7 @@ class MicroBatch:
     packing: Packing | None = None
     further: tuple["MicroBatch", ...] = ()
     of_parts: tuple["MicroBatch", ...] = ()
+    encoder: torch.Tensor | None = None
 
     def on(self, part: int) -> "MicroBatch":
         """Return the micro-batch as a rank holds it in a part of the Program."""

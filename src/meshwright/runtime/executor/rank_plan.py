@@ -10,13 +10,15 @@ layer's number, on which rotary embeddings and windows may depend.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import count
 
 import torch
 
-from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.named_tensors import named_buffers
+from meshwright.model.graph import ENCODER_KINDS, Block, ModelGraph
+from meshwright.model.named_tensors import ENCODER_END, named_buffers
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
+from meshwright.model.operators.encoder_layers import encoder_architecture
 from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
 from meshwright.program.activation_bytes import SavedTensors, saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
@@ -50,9 +52,9 @@ AnyUnit = Unit | FrozenUnit
 
 @dataclass(frozen=True)
 class Place:
-    """A block of a stage: its index in the model, its name (``layers.3``), and the layer's number.
+    """A block of a stage: its index in the model, its name (``layers.3``), and the decoder layer's number.
 
-    The number is None for embedding and head.
+    The number is None for embedding, encoder and head.
     """
 
     block: int
@@ -215,6 +217,7 @@ def rank_plan(
         unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
     routing = numerics.routing
     tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
+    encoder = encoder_architecture(model.architecture)
     tables, buffers = [Tables() for _ in program.parts], _buffers(model, places, communicator, precision)
     blocks = {
         stage: tuple(
@@ -222,20 +225,22 @@ def rank_plan(
                 place,
                 program,
                 Setting(
-                    architecture=model.architecture,
-                    numerics=numerics,
+                    architecture=arch,
+                    numerics=arch.numerics,
                     shape=program.parts.of(place.block).shape_of(communicator.rank),
                     communicator=communicator.on(program.parts.of_blocks[place.block]),
                     precision=precision,
                     sequence_parallel=program.parts.of(place.block).mode.sequence_parallel,
                     tables=tables[program.parts.of_blocks[place.block]],
                     unit_name=place.name,
-                    layer=place.layer,
+                    layer=0 if of_encoder else place.layer,
                     buffers=buffers,
                     tally=tally,
                 ),
             )
             for place in of_stage
+            for of_encoder in (program.blocks[place.block].kind in ENCODER_KINDS,)
+            for arch in (encoder if of_encoder else model.architecture,)
         )
         for stage, of_stage in places.items()
     }
@@ -293,12 +298,14 @@ def layer_of(name: str) -> int:
 
 
 def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
-    layers = iter(stage.layers)
+    layers, encoder = iter(stage.layers), count()
     found = []
     for index in stage.blocks:
-        block = program.blocks[index]
-        number = next(layers) if block.kind == "layer" else None
-        found.append(Place(index, block.kind if number is None else f"layers.{number}", number))
+        kind = program.blocks[index].kind
+        number = next(layers) if kind == "layer" else None
+        names = {"layer": f"layers.{number}", "encoder-end": ENCODER_END}
+        name = f"encoder.{next(encoder)}" if kind == "encoder" else names.get(kind, kind)
+        found.append(Place(index, name, number))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ input.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from meshwright.model.operators.data_flow import ENTRY
+from meshwright.model.operators.data_flow import ENTRY, published
 from meshwright.model.operators.operator_types import EnterTensor, Operator, Residual
 from meshwright.model.transforms.lora_adapters import SUFFIX
 from meshwright.program.pass_items import Collective, Compute, Item
@@ -23,18 +23,24 @@ from meshwright.runtime.kernels.linear_attention.linear_attention import LinearA
 class RecomputeSegment:
     """The recomputed ``results``, the current operator (``doing``) and its ``value`` so far.
 
-    ``run`` runs one item of an operator on a value.
+    ``run`` runs one item of an operator on a value. ``shared`` are the values of the stage: those that the block reads
+    and does not replace are as they were.
     """
 
     plan: BlockPlan
     visits: Mapping[str, OperatorCall]
     run: Callable[[Operator, Item, Value], Value]
+    shared: Mapping[str, Value]
     results: Results = field(init=False)
     doing: str = ""
     value: Value = None
 
     def __post_init__(self) -> None:
         self.results = Results(self.plan.readers)
+        replaced = {op.publishes for op in self.plan.operators}
+        for name in self.plan.shared_inputs:
+            if name not in replaced:
+                self.results.put(name, self.shared[name])
 
     def step(self, item: Item) -> None:
         """Recompute one item."""
@@ -95,7 +101,7 @@ class RecomputeSegment:
             behind = [name for name, of in self.plan.sources.items() if op.name in of]
             return of_all([self._kept_input(name) for name in behind if name not in self.plan.adapters])
         visit, (source, *_) = self.visits[op.name], self.plan.sources[op.name]
-        if source == ENTRY or self._in_stream(source):  # a residual also reads it
+        if source == ENTRY or published(source) or self._in_stream(source):  # a residual also reads it
             self.results.put(source, visit.kept["input"])
             self.results.take(source)
         return kernel.again(visit)

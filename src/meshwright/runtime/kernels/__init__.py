@@ -19,14 +19,20 @@ from meshwright.model.operators.operator_types import (
     ExpertLowRank,
     GatedInputNorm,
     GatedNorm,
+    JoinImages,
     LeaveTensor,
     Linear,
     LinearAttention,
     Loss,
     LowRank,
+    MergePatches,
     Norm,
     Operator,
+    PatchEmbedding,
+    PlaceImages,
+    PositionBias,
     Residual,
+    SharedValue,
     StateSpace,
 )
 from meshwright.runtime.kernels.activation import ActivationKernel
@@ -40,6 +46,16 @@ from meshwright.runtime.kernels.attention.latent_attention import (
 from meshwright.runtime.kernels.attention.rotated_heads import head_widths
 from meshwright.runtime.kernels.attention.softmax_attention import AttentionKernel
 from meshwright.runtime.kernels.boundary_and_residual import BoundaryKernel, ResidualKernel
+from meshwright.runtime.kernels.encoder.image_attention import ImageAttentionKernel
+from meshwright.runtime.kernels.encoder.image_rows import (
+    JoinKernel,
+    MergeKernel,
+    PatchEmbeddingKernel,
+    PlaceKernel,
+    SharedValueKernel,
+)
+from meshwright.runtime.kernels.encoder.position_bias import PositionBiasKernel
+from meshwright.runtime.kernels.encoder.text_attention import TextAttentionKernel
 from meshwright.runtime.kernels.kernel import Kernel, Setting
 from meshwright.runtime.kernels.linear import JoiningKernel, LinearKernel
 from meshwright.runtime.kernels.linear_attention.linear_attention import (
@@ -72,10 +88,16 @@ KERNELS: Mapping[type[Operator], Callable[[Any, Setting], Kernel]] = {
     LeaveTensor: BoundaryKernel,
     Linear: LinearKernel,
     LinearAttention: LinearAttentionKernel,
+    JoinImages: JoinKernel,
     Loss: LossKernel,
     LowRank: LowRankKernel,
+    MergePatches: MergeKernel,
     Norm: NormKernel,
+    PatchEmbedding: PatchEmbeddingKernel,
+    PlaceImages: PlaceKernel,
+    PositionBias: PositionBiasKernel,
     Residual: ResidualKernel,
+    SharedValue: SharedValueKernel,
     StateSpace: StateSpaceKernel,
 }
 """The kernel of each kind of operator that the runtime executes."""
@@ -94,6 +116,8 @@ def kernel_of(op: Operator, block: Block, setting: Setting) -> Kernel:
     Norms of heads get their part of the block's projection. With a vocabulary spread over pipeline ranks, the loss
     kernel computes the rank's part, and learned positions have a kernel of their own.
     """
+    if isinstance(op, Attention) and not op.plain:
+        return ImageAttentionKernel(op, setting) if op.merge else TextAttentionKernel(op, setting)
     if isinstance(op, Norm) and op.place == "tensor":
         attention = next(other for other in block.operators if isinstance(other, Attention))
         return HeadNormKernel(op, setting, HEADS.index(op.name), head_widths(attention, setting.tp))

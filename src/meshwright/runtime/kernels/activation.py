@@ -121,4 +121,5 @@ class ActivationKernel:
 
     @property
     def _functions(self) -> tuple[Function, Gradient]:
-        return ACTIVATIONS[self.setting.numerics.activation]
+        own = self.op.function if isinstance(self.op, Activation) else ""
+        return ACTIVATIONS[own or self.setting.numerics.activation]

@@ -39,7 +39,11 @@ def utilisation_on(grant: CheckedRun, name: str, memory_bytes: int, *, causal: b
     setting = grant.resolved.setting
     workload = setting.workload
     flops = model_flops_per_token(
-        setting.model, workload.seq_len, causal=causal, documents=workload.documents
+        setting.model,
+        workload.seq_len,
+        causal=causal,
+        documents=workload.documents,
+        encoder=workload.encoder_lengths,
     )
     cluster = setting.cluster if planned_devices(setting.cluster, name, memory_bytes) else None
     return utilisation(flops, cluster, grant.peak_precision)

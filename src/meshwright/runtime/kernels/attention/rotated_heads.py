@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 
+from meshwright.model.encoder import VisionEncoder
 from meshwright.model.operators.operator_types import Attention
 from meshwright.model.rotary import Rotary
 from meshwright.runtime.executor.operator_call import MicroBatch
@@ -76,11 +77,23 @@ class RotatedHeads:
             return None
         length, tables = int(self.setting.shape.seq_len), self.setting.tables
         if batch.packing is None:
-            positions = self.setting.positions
+            positions = self._turning
             return tables.get(rotary, lambda: rotation(rotary, length, positions, like))
         every = torch.arange(length, device=like.device)
         whole: Rotation = tables.get(("whole", rotary), lambda: rotation(rotary, length, every, like))
         return whole.at(batch.positions(self.setting.positions))
+
+    @property
+    def _turning(self) -> torch.Tensor:
+        """The positions that this rank's queries and keys turn with: for images, one for each pair of a head."""
+        positions, images = self.setting.positions, self.setting.shape.encoder.images
+        sections, encoder = self.setting.numerics.rotary_sections, self.setting.architecture.encoder
+        if images is None or not sections:
+            return positions
+        assert isinstance(encoder, VisionEncoder)
+        every = torch.from_numpy(images.positions(encoder.merge, int(self.setting.shape.seq_len)))
+        of_axes = every.to(positions.device)[:, positions]
+        return of_axes.repeat_interleave(torch.tensor(sections, device=positions.device), 0).t()
 
     def _grow(self, queries: torch.Tensor, batch: MicroBatch) -> None:
         """Scale queries with their position, in place, for models that do so. The scaling commutes with rotation."""
@@ -116,13 +129,19 @@ def by_heads(part: torch.Tensor, width: int) -> torch.Tensor:
 def rotation(rotary: Rotary, length: int, positions: torch.Tensor, like: torch.Tensor) -> Rotation:
     """Compute the tables for some positions of sequences of ``length``; angles are computed in double precision.
 
-    The tables have the dtype of ``like``.
+    ``positions`` are (sequence), or (sequence, pairs) where pairs turn with different positions. The tables have the
+    dtype of ``like``.
     """
     frequencies = torch.tensor(rotary.frequencies(length), dtype=torch.float64, device=like.device)
-    angles = torch.outer(positions.to(torch.float64), frequencies)
+    of_pairs = positions[:, None] if positions.dim() == 1 else positions
+    return turned_by(of_pairs.to(torch.float64) * frequencies, rotary, like)
+
+
+def turned_by(angles: torch.Tensor, rotary: Rotary, like: torch.Tensor) -> Rotation:
+    """Return the tables for the angles of each position and pair, (sequence, pairs)."""
     cos, sin = angles.cos() * rotary.attention_factor, angles.sin() * rotary.attention_factor
     row = -1 if rotary.interleaved else 1  # interleaved pairs, or two halves
     tables = [
-        torch.stack(pair, row).to(like).view(len(positions), 1, 1, -1) for pair in ((cos, cos), (-sin, sin))
+        torch.stack(pair, row).to(like).view(len(angles), 1, 1, -1) for pair in ((cos, cos), (-sin, sin))
     ]
     return Rotation(tables[0], tables[1], rotary)

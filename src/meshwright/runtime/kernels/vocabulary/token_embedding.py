@@ -33,7 +33,7 @@ class EmbeddingKernel:
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
         """Look up the micro-batch's tokens, ignoring ``x``; ids outside this rank's rows give zeros."""
         table = visit.unit(self.names[0]).view(self.names[0])
-        rows, outside = self._rows(visit.batch.tokens, len(table))
+        rows, outside = self._rows(self._ids(visit), len(table))
         y = self._scaled(functional.embedding(rows, table))
         if outside is not None:
             y.masked_fill_(outside[..., None], 0)
@@ -63,7 +63,7 @@ class EmbeddingKernel:
                 with visit.unit(name).gradients.adding(name) as total:
                     add_by_position(total, positions, g)
         with visit.unit(self.names[0]).gradients.adding(self.names[0]) as total:
-            rows, outside = self._rows(visit.batch.tokens, len(total))
+            rows, outside = self._rows(self._ids(visit), len(total))
             scaled = self._scaled(g.to(total))
             if outside is not None:
                 scaled = scaled.masked_fill(outside[..., None], 0)
@@ -73,6 +73,13 @@ class EmbeddingKernel:
         """Raise AssertionError: an embedding has no collectives of its own."""
         raise AssertionError(item)
         yield
+
+    def _ids(self, visit: OperatorCall) -> torch.Tensor:
+        """Return the ids that are looked up: those of the text, or of the encoder's."""
+        if self.op.tokens == "text":
+            return visit.batch.tokens
+        assert visit.batch.encoder is not None
+        return visit.batch.encoder
 
     def _rows(self, tokens: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
         if self.setting.vocabulary_parts == 1:

@@ -1,0 +1,1 @@
+"""Kernels of the operators that only models with an encoder have."""
