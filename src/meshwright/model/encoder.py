@@ -25,7 +25,8 @@ class TextEncoder:
 class VisionEncoder:
     """The vision tower of Qwen2.5-VL (arXiv 2502.13923, section 2.1): layers over patches of images.
 
-    A patch is ``patch_elements`` numbers (channels · frames · height · width), embedded by one matrix. Layer i attends
+    A patch is ``patch_elements`` numbers, embedded by one matrix; ``patch_shape`` (channels, frames, height, width) is
+    their shape in checkpoints, empty: unknown. Layer i attends
     within an image if ``whole_image[i]``, else within windows of ``window`` × ``window`` patches. ``merge`` × ``merge``
     neighbouring patches become one row of the decoder's input, through a matrix of as many rows and columns, an exact
     GELU and a second matrix. Heads are rotated by row and column with base ``rope_theta``.
@@ -36,6 +37,7 @@ class VisionEncoder:
     heads: int
     intermediate: int
     patch_elements: int
+    patch_shape: tuple[int, ...] = ()
     merge: int
     window: int
     whole_image: tuple[bool, ...]

@@ -1,7 +1,8 @@
 """Read a Hugging Face ``config.json`` as an ``Architecture``: the table of families.
 
 ``FAMILIES`` maps ``model_type`` to the reader of that family. Of a vision-language model only the text tower
-(``text_config``) is read: the other towers are not counted.
+(``text_config``) is read, and the vision tower (``vision_config``) if ``VISION_ENCODERS`` has a reader for it: other
+towers are not counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.architecture import Architecture
+from meshwright.model.encoder import VisionEncoder
 from meshwright.model.families.config_fields import Fields
 from meshwright.model.families.dense_decoders import (
     ernie4_5,
@@ -42,7 +44,9 @@ from meshwright.model.families.moe_decoders import (
     qwen3_moe,
 )
 from meshwright.model.families.numerics_table import read_numerics
+from meshwright.model.families.qwen2_5_vl import vision_encoder
 from meshwright.model.families.state_space_decoders import granitemoehybrid
+from meshwright.model.families.t5 import t5
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "bloom": bloom,
@@ -80,7 +84,12 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "smollm3": smollm3,
     "stablelm": stablelm,
     "starcoder2": starcoder2,
+    "t5": t5,
 }
+
+VISION_ENCODERS: dict[str, Callable[[Fields, Architecture], VisionEncoder]] = {"qwen2_5_vl": vision_encoder}
+"""Readers of vision towers by the ``model_type`` of the whole model."""
+VISION = "vision_config"
 
 
 def read_architecture(config: Mapping[str, object], name: str, source: str) -> Architecture:
@@ -97,10 +106,22 @@ def read_architecture(config: Mapping[str, object], name: str, source: str) -> A
         rule = "model_type must be a family that can be read"
         fields.unsupported("model_type", family, rule, nearest(family, FAMILIES, alike=0.6))
     fields.finish()
-    arch = FAMILIES[family](fields)
+    arch = replace(FAMILIES[family](fields), family=family, assumed=fields.assumed)
+    arch = _with_vision(config, fields, arch)
     fields.finish()
-    arch = replace(arch, name=name, family=family, source=source, assumed=fields.assumed)
+    arch = replace(arch, name=name, source=source)
     return replace(arch, numerics=read_numerics(fields.aside(), arch))
+
+
+def _with_vision(config: Mapping[str, object], fields: Fields, arch: Architecture) -> Architecture:
+    """Return the whole model if the file describes a vision tower that can be read, else the text tower."""
+    whole = config.get("model_type")
+    if config.get(VISION) is None or not isinstance(whole, str) or whole not in VISION_ENCODERS:
+        return arch
+    vision = fields.part(config, "").mapping(VISION)
+    encoder = VISION_ENCODERS[whole](vision, arch)
+    assumed = tuple((f"{VISION}.{key}", value) for key, value in vision.assumed)
+    return replace(arch, family=whole, encoder=encoder, assumed=arch.assumed + assumed)
 
 
 def _text_tower(config: Mapping[str, object]) -> tuple[Mapping[str, object], str]:

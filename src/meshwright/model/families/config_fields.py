@@ -92,9 +92,13 @@ class Fields:
         value = self._config.get(key)
         if value is not None and not isinstance(value, dict):
             self.problem(key, value, f"{key} must be an object", f"write {key} as {{...}} or leave it out")
-        nested = Fields(value if isinstance(value, dict) else {}, f"{self._path}{key}.")
-        nested._problems, nested._unsupported, nested._assumed = self._problems, self._unsupported, {}
-        return nested
+        return self.part(value if isinstance(value, dict) else {}, f"{self._path}{key}.")
+
+    def part(self, config: Mapping[str, object], path: str) -> "Fields":
+        """Return another mapping of the same file, whose problems belong to this one."""
+        other = Fields(config, path)
+        other._problems, other._unsupported = self._problems, self._unsupported
+        return other
 
     def items(self, key: str, accepts: Callable[[object], bool], rule: str) -> list[Any] | None:
         """Return a list whose members all satisfy ``accepts`` (``rule`` describes it); None if absent."""

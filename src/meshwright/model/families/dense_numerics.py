@@ -46,11 +46,11 @@ def decoder_numerics(fields: Fields, arch: Architecture, rotary: Rotary | None) 
     )
 
 
-def read_activation(fields: Fields, name: str) -> ActivationKind:
-    """Return the activation that transformers calls ``name``."""
+def read_activation(fields: Fields, name: str, key: str = "hidden_act") -> ActivationKind:
+    """Return the activation that transformers calls ``name``; ``key`` holds it."""
     if name not in ACTIVATIONS:
         rule = "this activation is not supported"
-        fields.unsupported("hidden_act", name, rule, "supported are " + ", ".join(ACTIVATIONS))
+        fields.unsupported(key, name, rule, "supported are " + ", ".join(ACTIVATIONS))
     return ACTIVATIONS.get(name, "silu")
 
 

@@ -34,7 +34,9 @@ from meshwright.model.families.moe_numerics import (
     mixtral,
     qwen_moe,
 )
+from meshwright.model.families.qwen2_5_vl import qwen2_5_vl_numerics
 from meshwright.model.families.state_space_decoders import granitemoehybrid_numerics
+from meshwright.model.families.t5 import t5_numerics
 from meshwright.model.numerics import Numerics
 
 FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
@@ -62,7 +64,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "olmo": olmo,
     "phi3": phi3,
     "qwen2": llama,
-    "qwen2_5_vl": llama,
+    "qwen2_5_vl": qwen2_5_vl_numerics,
     "qwen2_5_vl_text": llama,
     "qwen2_moe": qwen_moe,
     "qwen3": llama,
@@ -71,6 +73,7 @@ FAMILY_NUMERICS: dict[str, Callable[[Fields, Architecture], Numerics]] = {
     "smollm3": smollm3,
     "stablelm": stablelm,
     "starcoder2": llama,
+    "t5": t5_numerics,
 }
 
 

@@ -1,15 +1,18 @@
-"""Compute logits and loss of a decoder on one device, in plain PyTorch with autograd.
+"""Compute logits and loss of a decoder, and of an encoder it reads, on one device, in plain PyTorch with autograd.
 
 The formulas are those of ``model/numerics.py`` and ``model/router.py``; nothing is fused, recomputed or sharded. It
 shares the model's data with the runtime and none of its code. Tensors are named as in ``model/named_tensors.py`` and
 have one dtype, float64 or float32, in which everything is computed (angles are computed in float64 and rounded).
 There is no dropout.
 
+``encoder`` is an encoder's input: token ids (B, encoder tokens) of T5, patches (B, patches, elements) of Qwen2.5-VL
+in windows and merged squares, whose ``images`` say how they lie (``workload/images.py``).
+
 Sizes: B sequences, L positions, D hidden, H heads, K key-value heads, N elements of a head, F feed-forward, V words.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from meshwright.model.architecture import Architecture
+from meshwright.model.encoder import TextEncoder, VisionEncoder
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import TOKEN_TABLE, named_buffers, runnable_numerics, stored_shapes
 from meshwright.model.numerics import Mixing, Numerics
@@ -29,6 +33,9 @@ from meshwright.runtime.reference.linear_attention import linear_attention_outpu
 from meshwright.runtime.reference.routing import Choice, imbalance, moved
 from meshwright.runtime.reference.softmax_attention import places, positioned, softmax_attention
 from meshwright.runtime.reference.state_space import state_space_output
+from meshwright.runtime.reference.text_encoder import cross_attended, decoder_bias, encoded_text
+from meshwright.runtime.reference.vision_encoder import encoded_images, image_positions, section_positions
+from meshwright.workload.images import Images
 
 NO_LABEL = -100
 
@@ -43,6 +50,9 @@ def reference_loss(
     begins_BL: Tensor | None = None,
     bounded: Bounded | None = None,
     share: float = 1.0,
+    *,
+    encoder: Tensor | None = None,
+    images: Images | None = None,
 ) -> Tensor:
     """Return the cross-entropy over all labels but ``NO_LABEL``, divided by ``divisor``, the global count of labels.
 
@@ -52,7 +62,9 @@ def reference_loss(
     document. ``bounded``: experts have a capacity. ``share``: the part of the batch that these sequences are, by
     which balancing losses count.
     """
-    (logits_BLV, *further), choices = _run(model, tensors, tokens_BL, begins_BL, bounded)
+    (logits_BLV, *further), choices = _run(
+        model, tensors, tokens_BL, begins_BL, bounded, encoder=encoder, images=images
+    )
     arch = model.architecture
     loss = _summed(logits_BLV, labels_BL) / divisor
     for ahead, logits in enumerate(further, start=1):
@@ -66,10 +78,16 @@ def reference_loss(
 
 
 def reference_logits(
-    model: ModelGraph, tensors: Mapping[str, Tensor], tokens_BL: Tensor, begins_BL: Tensor | None = None
+    model: ModelGraph,
+    tensors: Mapping[str, Tensor],
+    tokens_BL: Tensor,
+    begins_BL: Tensor | None = None,
+    *,
+    encoder: Tensor | None = None,
+    images: Images | None = None,
 ) -> Tensor:
     """Return the logits of every position. Raises UnsupportedError for a model whose arithmetic is not supported."""
-    return _run(model, tensors, tokens_BL, begins_BL)[0][0]
+    return _run(model, tensors, tokens_BL, begins_BL, encoder=encoder, images=images)[0][0]
 
 
 def _summed(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
@@ -120,13 +138,20 @@ def _run(
     tokens_BL: Tensor,
     begins_BL: Tensor | None,
     bounded: Bounded | None = None,
+    *,
+    encoder: Tensor | None = None,
+    images: Images | None = None,
 ) -> tuple[list[Tensor], list[Choice]]:
     """Return the logits of the next and further tokens, and the choices of every routed layer."""
     numerics = runnable_numerics(model.architecture)
     missing = stored_shapes(model).keys() - tensors.keys()
     assert not missing, f"tensors are missing: {sorted(missing)}"
+    assert begins_BL is None or model.architecture.encoder is None, (
+        "documents are not packed behind an encoder"
+    )
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
     decoder = Decoder(model.architecture, numerics, with_products(model, tensors), begins_BL, bounded)
+    decoder = decoder.after_encoder(encoder, images)
     hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
     plain = arch.main_layers
     for layer in range(plain):
@@ -148,6 +173,7 @@ class Decoder:
     """The parts of a decoder, in order; ``tensors`` may hold only some layers.
 
     ``begins``: the position at which each token's document begins, (B, L); ``bounded``: experts have a capacity.
+    ``encoded``: an encoder's result; ``images``: how the images lie whose rows it is.
     """
 
     arch: Architecture
@@ -155,11 +181,29 @@ class Decoder:
     tensors: Mapping[str, Tensor]
     begins: Tensor
     bounded: Bounded | None = None
+    encoded: Tensor | None = None
+    images: Images | None = None
+
+    def after_encoder(self, given: Tensor | None, images: Images | None) -> "Decoder":
+        """Return the decoder with the result of its encoder, if it has one, for the encoder's input."""
+        encoder = self.arch.encoder
+        if encoder is None:
+            assert given is None, "there is no encoder"
+            return self
+        assert given is not None, "the encoder has no input"
+        if isinstance(encoder, TextEncoder):
+            encoded = encoded_text(self.arch, self.numerics, self.tensors, self._norm, given)
+            return replace(self, encoded=encoded)
+        assert images is not None
+        encoded = encoded_images(encoder, images, self.tensors, given)
+        return replace(self, encoded=encoded, images=images)
 
     def embedded(self, tokens_BL: Tensor) -> Tensor:
-        """Return the residual stream before the first layer, from token ids."""
+        """Return the residual stream before the first layer, from token ids and the rows of images."""
         x_BLD = self.tensors[TOKEN_TABLE][tokens_BL]
         x_BLD = x_BLD * x_BLD.new_tensor(self.numerics.embedding_multiplier)
+        if self.images is not None and self.encoded is not None:
+            x_BLD = torch.cat((self.encoded, x_BLD[:, self.encoded.shape[1] :]), dim=1)
         if self.arch.positions == "learned":
             x_BLD = x_BLD + self.tensors["embed.embed_positions.weight"][places(self.begins)]
         return self._norm("embed.embedding_layernorm", x_BLD) if self.arch.embedding_norm else x_BLD
@@ -177,14 +221,19 @@ class Decoder:
             y_BLD = self._softly_attended(layer, n_BLD)
         if self.arch.norms_per_layer == 4:
             y_BLD = self._norm(f"{unit}.post_attention_layernorm", y_BLD)
-        return self._mixed(self.numerics.mixing_of_attention(layer), x_BLD, n_BLD, y_BLD)
+        x_BLD = self._mixed(self.numerics.mixing_of_attention(layer), x_BLD, n_BLD, y_BLD)
+        if not isinstance(self.arch.encoder, TextEncoder):
+            return x_BLD
+        assert self.encoded is not None
+        n_BLD = self._norm(f"{unit}.cross_attention_layernorm", x_BLD)
+        return x_BLD + cross_attended(self.arch, self.tensors, layer, n_BLD, self.encoded)
 
     def _softly_attended(self, layer: int, x_BLD: Tensor) -> Tensor:
         name = f"layers.{layer}.self_attn"
         sinks_H = self.tensors[f"{name}.sinks"] if self.arch.attention_sinks else None
         heads = self._heads(layer, x_BLD) if self.arch.latent is None else self._latent_heads(layer, x_BLD)
         y_BLHN = softmax_attention(
-            self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H
+            self.numerics, layer, self.arch.windows[layer], *heads, self.begins, sinks_H, self._bias(x_BLD)
         )
         return linear(self.tensors, f"{name}.o_proj", y_BLHN.flatten(2))
 
@@ -238,7 +287,23 @@ class Decoder:
         )
         if self.arch.qk_norm:
             q_BLHN, k_BLKN = self._norm(f"{name}.q_norm", q_BLHN), self._norm(f"{name}.k_norm", k_BLKN)
-        return *positioned(self.numerics, layer, q_BLHN, k_BLKN, self.begins), v_BLKN
+        turns_LP = self._turns(x_BLD.shape[1])
+        return *positioned(self.numerics, layer, q_BLHN, k_BLKN, self.begins, turns_LP), v_BLKN
+
+    def _turns(self, length: int) -> Tensor | None:
+        """Return the position that each pair of a head turns with, for sequences with images."""
+        encoder = self.arch.encoder
+        if self.images is None or not isinstance(encoder, VisionEncoder):
+            return None
+        positions_L3 = image_positions(encoder, self.images, length)
+        return section_positions(self.numerics.rotary_sections, positions_L3)
+
+    def _bias(self, x_BLD: Tensor) -> Tensor | None:
+        """Return the scores of relative positions, for models that learn them."""
+        encoder = self.arch.encoder
+        if not isinstance(encoder, TextEncoder):
+            return None
+        return decoder_bias(encoder, self.tensors, x_BLD.shape[1])
 
     def _latent_heads(self, layer: int, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the heads of latent attention, whose norms of compressed rows have their own ε."""

@@ -5,9 +5,11 @@ modules, stack several of ours in one tensor, or store matrices as (inputs, outp
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.errors import Problem, UnsupportedError, nearest
+from meshwright.model.architecture import Architecture
+from meshwright.model.encoder import VisionEncoder
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import TOKEN_TABLE, base_shapes
 from meshwright.model.operators.mamba import FILTERS
@@ -18,20 +20,25 @@ QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 LINEAR_QKV = ("linear_attn.q_proj", "linear_attn.k_proj", "linear_attn.v_proj")
 GATE_UP = ("mlp.gate_proj", "mlp.up_proj")
 HEAD = "lm_head"
+VISION = "visual"
+PATCHES = "embed.patch_embed"
+ENCODER_LAYERS = "encoder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """The names of one family. A module is a tensor's name without ``.weight`` or ``.bias``.
 
-    * ``prefixes`` may precede every name but the head's: all are read, the first is written unless another is
-      requested (for a text tower, whose whole model has its own).
-    * ``outer`` maps the modules of embedding and head, ``layers`` is the list's name, ``inner`` renames modules of a
-      layer; other modules keep their names.
+    * ``prefixes`` may precede every name but the head's and the vision tower's: all are read, the first is written
+      unless another is requested (for a text tower, whose whole model has its own).
+    * ``outer`` maps the modules outside layers, ``layers`` is the list's name, ``inner`` renames modules of a layer;
+      other modules keep their names. ``ungated`` replaces names of ``inner`` where the feed-forward has no gate.
     * ``fused``: a stored module, and ours that are stacked in it along dim 0; ``by_heads``: the stack holds the first
       head of each, then the second heads and so on (BLOOM, linear attention of MiniMax).
     * ``transposed``: stored modules whose weight is (inputs, outputs).
     * ``experts`` names the matrices of experts.
+    * ``encoder`` has the names of an encoder's layers.
+    * ``ignored`` ends names of stored tensors that repeat another or that no model uses.
     """
 
     prefixes: tuple[str, ...] = ("model.", "language_model.model.", "model.language_model.", "")
@@ -40,10 +47,33 @@ class Checkpoint:
     )
     layers: str = "layers"
     inner: Mapping[str, str] = field(default_factory=dict)
+    ungated: Mapping[str, str] = field(default_factory=dict)
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by_heads: bool = False
     transposed: tuple[str, ...] = ()
     experts: ExpertNames = ONE_BY_ONE
+    encoder: "Checkpoint | None" = None
+    ignored: tuple[str, ...] = ()
+
+
+def _t5_layers(stack: str, cross: bool) -> Checkpoint:
+    """Return the names of T5's layers: a list of two sublayers, or of three with cross attention."""
+    last = 2 if cross else 1
+    feedforward = f"layer.{last}.DenseReluDense"
+    attentions = {"self_attn": "layer.0.SelfAttention", "cross_attn": "layer.1.EncDecAttention"}
+    return Checkpoint(
+        layers=f"{stack}.block",
+        inner={
+            **{f"{ours}.{x}_proj": f"{name}.{x}" for ours, name in attentions.items() for x in "qkvo"},
+            "input_layernorm": "layer.0.layer_norm",
+            "cross_attention_layernorm": "layer.1.layer_norm",
+            "post_attention_layernorm": f"layer.{last}.layer_norm",
+            "mlp.gate_proj": f"{feedforward}.wi_0",
+            "mlp.up_proj": f"{feedforward}.wi_1",
+            "mlp.down_proj": f"{feedforward}.wo",
+        },
+        ungated={"mlp.up_proj": f"{feedforward}.wi"},
+    )
 
 
 PLAIN = Checkpoint()
@@ -124,7 +154,24 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "olmo": PLAIN,
     "phi3": Checkpoint(fused={"self_attn.qkv_proj": QKV, "mlp.gate_up_proj": GATE_UP}),
     "qwen2": PLAIN,
-    "qwen2_5_vl": PLAIN,
+    "qwen2_5_vl": Checkpoint(
+        outer={
+            **PLAIN.outer,
+            PATCHES: f"{VISION}.patch_embed.proj",
+            "encoder_end.norm": f"{VISION}.merger.ln_q",
+            "encoder_end.up_proj": f"{VISION}.merger.mlp.0",
+            "encoder_end.down_proj": f"{VISION}.merger.mlp.2",
+        },
+        encoder=Checkpoint(
+            layers=f"{VISION}.blocks",
+            inner={
+                "input_layernorm": "norm1",
+                "self_attn.o_proj": "attn.proj",
+                "post_attention_layernorm": "norm2",
+            },
+            fused={"attn.qkv": QKV},
+        ),
+    ),
     "qwen2_5_vl_text": PLAIN,
     "qwen2_moe": Checkpoint(
         inner={
@@ -138,6 +185,19 @@ CHECKPOINTS: dict[str, Checkpoint] = {
     "smollm3": PLAIN,
     "stablelm": PLAIN,
     "starcoder2": Checkpoint(inner={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}),
+    "t5": replace(
+        _t5_layers("decoder", cross=True),
+        prefixes=("",),
+        outer={
+            "embed.embed_tokens": "shared",
+            "embed.encoder_attention_bias": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+            "embed.attention_bias": "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+            "encoder_end.norm": "encoder.final_layer_norm",
+            "head.norm": "decoder.final_layer_norm",
+        },
+        encoder=_t5_layers("encoder", cross=False),
+        ignored=("coder.embed_tokens.weight", "EncDecAttention.relative_attention_bias.weight"),
+    ),
 }
 
 
@@ -150,7 +210,9 @@ def checkpoint_of(family: str) -> Checkpoint:
 
 
 def prefixed(prefix: str, name: str) -> str:
-    """Return a stored name with its prefix; the head is outside the module that the prefix names."""
+    """Return a stored name with its prefix; head and vision tower are outside the module that the prefix names."""
+    if name.startswith(f"{VISION}."):
+        return f"model.{name}" if prefix == "model.language_model." else name
     if not name.startswith(f"{HEAD}."):
         return prefix + name
     return f"language_model.{name}" if prefix == "language_model.model." else name
@@ -171,27 +233,33 @@ def stored_places(model: ModelGraph) -> dict[str, Place]:
     """Return the stored place of each tensor but adapters, by our name; stored names are without prefix."""
     checkpoint, shapes = checkpoint_of(model.architecture.family), base_shapes(model)
     return {
-        name: Place(shape, _parts(checkpoint, model.architecture.heads, name, shapes))
+        name: Place(shape, _parts(checkpoint, model.architecture, name, shapes))
         for name, shape in shapes.items()
     }
 
 
 def _parts(
-    checkpoint: Checkpoint, heads: int, name: str, shapes: Mapping[str, tuple[int, ...]]
+    checkpoint: Checkpoint, arch: Architecture, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[Part, ...]:
     module, _, kind = name.rpartition(".")
     unit, inner = _in_layer(module)
     if not unit:
-        return (Part(name=f"{checkpoint.outer.get(module, HEAD)}.{kind}", shape=shapes[name]),)
-    layer = f"{checkpoint.layers}.{unit.removeprefix('layers.')}"
+        stored = f"{checkpoint.outer.get(module, HEAD)}.{kind}"
+        return (
+            Part(name=stored, shape=shapes[name], columns=_patch_shape(arch) if module == PATCHES else ()),
+        )
+    if unit.startswith(ENCODER_LAYERS):
+        assert checkpoint.encoder is not None
+        checkpoint = checkpoint.encoder
+    layer = f"{checkpoint.layers}.{unit.partition('.')[2]}"
     if inner.startswith(EXPERTS):
         return checkpoint.experts.parts(layer, inner, kind, shapes[name])
     stored, members = next(
         ((fused, members) for fused, members in checkpoint.fused.items() if inner in members),
-        (checkpoint.inner.get(inner, inner), (inner,)),
+        (_renamed(checkpoint, arch, inner), (inner,)),
     )
     sizes = [shapes[f"{unit}.{member}.{kind}"][0] for member in members]
-    runs = heads if checkpoint.by_heads and len(members) > 1 else 1
+    runs = arch.heads if checkpoint.by_heads and len(members) > 1 else 1
     part = Part(
         name=f"{layer}.{stored}.{kind}",
         shape=shapes[name],
@@ -203,9 +271,18 @@ def _parts(
     return (part,)
 
 
+def _renamed(checkpoint: Checkpoint, arch: Architecture, inner: str) -> str:
+    names = checkpoint.inner if arch.gated else {**checkpoint.inner, **checkpoint.ungated}
+    return names.get(inner, inner)
+
+
+def _patch_shape(arch: Architecture) -> tuple[int, ...]:
+    return arch.encoder.patch_shape if isinstance(arch.encoder, VisionEncoder) else ()
+
+
 def _in_layer(module: str) -> tuple[str, str]:
-    """Split off ``layers.3``; the unit is empty for embedding and head."""
-    if not module.startswith("layers."):
+    """Split off ``layers.3`` or ``encoder.3``; the unit is empty for embedding, head and an encoder's end."""
+    if not module.startswith(("layers.", ENCODER_LAYERS)):
         return "", module
-    _, number, inner = module.split(".", 2)
-    return f"layers.{number}", inner
+    kind, number, inner = module.split(".", 2)
+    return f"{kind}.{number}", inner

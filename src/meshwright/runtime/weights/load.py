@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.runtime.weights.family_tensor_names import (
     HEAD,
@@ -79,11 +80,12 @@ def _found_names(
 
 
 def _name_problems(model: ModelGraph, expected: set[str], files: Iterable[str]) -> list[Problem]:
-    found, tied = set(files), model.architecture.tied_embeddings
+    found, arch = set(files), model.architecture
     copies = tuple(stored_copies(model))
     further = () if copies else tuple(n.removesuffix(NEXT_TOKEN) for n in found if n.endswith(NEXT_TOKEN))
-    ignored = {name for name in found if name.startswith(further) or name.endswith(copies)}
-    extra = {name for name in found - expected - ignored if not _ignored(name, tied)}
+    unused = (*copies, *checkpoint_of(arch.family).ignored)
+    ignored = {name for name in found if name.startswith(further) or name.endswith(unused)}
+    extra = {name for name in found - expected - ignored if not _ignored(name, arch)}
     return [
         *_grouped(
             expected - found, None, "missing from the checkpoint", f"{model.name} needs what is missing"
@@ -101,10 +103,10 @@ def _grouped(names: set[str], value: str | None, what: str, suggestion: str) -> 
     return [Problem("weights", f"{len(names)} tensors", f"are {what}: {shown}", suggestion)]
 
 
-def _ignored(name: str, tied: bool) -> bool:
+def _ignored(name: str, arch: Architecture) -> bool:
     """Return whether a stored tensor belongs to another tower, is a computable buffer, or copies a tied table."""
-    tower = name.removeprefix("model.").startswith(OTHER_TOWERS)
-    return tower or name.endswith(BUFFERS) or (tied and name.endswith(f"{HEAD}.weight"))
+    tower = arch.encoder is None and name.removeprefix("model.").startswith(OTHER_TOWERS)
+    return tower or name.endswith(BUFFERS) or (arch.tied_embeddings and name.endswith(f"{HEAD}.weight"))
 
 
 def _problems(name: str, part: Part, stored: StoredTensor) -> list[Problem]:

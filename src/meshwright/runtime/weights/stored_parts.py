@@ -3,7 +3,8 @@
 A ``Part`` is a tensor, or one expert's, in a stored tensor, whose ``rows`` are divided into ``runs`` equal ranges;
 ours has an equal number of rows of each, from ``first`` on. One run is a plain stack; BLOOM's has one for each head,
 holding its query, key and value rows; gpt-oss's one for each row of gate and of up. ``transposed``: rows are the last
-dim of the stored tensor. ``stack`` (index, count): the stored tensor stacks the experts along dim 0.
+dim of the stored tensor. ``stack`` (index, count): the stored tensor stacks the experts along dim 0. ``columns``: the
+stored tensor's dims after the first, which are one dim of ours (the channels, frames, height and width of a patch).
 
 A ``Place`` is all parts of a tensor: one, or one for each expert, which are stacked along our dim 0.
 """
@@ -40,11 +41,12 @@ class Part:
     runs: int = 1
     transposed: bool = False
     stack: tuple[int, int] | None = None
+    columns: tuple[int, ...] = ()
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
         """The shape of the whole stored tensor."""
-        shape = (self.rows or self.shape[0], *self.shape[1:])
+        shape = (self.rows or self.shape[0], *(self.columns or self.shape[1:]))
         shape = shape[::-1] if self.transposed else shape
         return shape if self.stack is None else (self.stack[1], *shape)
 
@@ -65,7 +67,7 @@ class Part:
     def put(self, tensor: Tensor, stored: Tensor) -> None:
         """Write our tensor into the stored one."""
         target = stored if self.stack is None else stored[self.stack[0]]
-        target = target.T if self.transposed else target
+        target = target.flatten(1) if self.columns else target.T if self.transposed else target
         length = self.shape[0] // self.runs
         target.unflatten(0, (self.runs, -1))[:, self.first : self.first + length] = tensor.unflatten(
             0, (self.runs, length)
@@ -82,6 +84,8 @@ class Part:
         return found or [slice(0, 0)]
 
     def _rows(self, stored: StoredTensor, rows: slice, others: tuple[slice, ...]) -> Tensor:
+        if self.columns:
+            return stored[(rows, *map(slice, self.columns))].flatten(1)[:, *others].contiguous()
         key = (*others, rows) if self.transposed else (rows, *others)
         if self.stack is None:
             read = stored[key]
