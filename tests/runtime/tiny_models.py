@@ -338,4 +338,7 @@ def tiny_config(name: str, **changes: Any) -> dict[str, Any]:
 
 def tiny(name: str, **changes: Any) -> ModelGraph:
     """The graph of a tiny model, with ``changes`` to the keys of its text model."""
-    return build_graph(read_architecture(tiny_config(name, **changes), f"tiny {name}", "tiny_models.py"))
+    config = tiny_config(name, **changes)
+    if name == "qwen2_5_vl_text":  # the whole model is read if the file has a vision tower
+        config = {key: value for key, value in config.items() if key != "vision_config"}
+    return build_graph(read_architecture(config, f"tiny {name}", "tiny_models.py"))

@@ -15,6 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from encoder_models import (
+    ENCODER_MODELS,
+    encoder_batch,
+    encoder_model,
+    transformers_logits,
+    transformers_model,
+)
 from safetensors.torch import load_file
 from tiny_models import LENGTH, TEXT_TOKENS, TINY, plain_names, tiny, tiny_config
 from torch.nn import functional
@@ -155,6 +162,26 @@ def is_outer(stored_name: str) -> bool:
     return not re.search(r"\.\d+\.", stored_name)
 
 
+def recorded_with_encoder(name: str) -> dict[str, Any]:
+    """What transformers computes in double precision from our random tensors of a model with an encoder."""
+    batch, model = encoder_batch(name), encoder_model(name)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad(), all_double():
+        save(folder, model, random_tensors(model, SEED, torch.float64, DEVIATION))
+        theirs = transformers_model(name, torch.float64)
+        theirs.config.save_pretrained(folder)
+        loaded = type(theirs).from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+        logits_BLV = transformers_logits(loaded, name, batch)
+        return shown(loss_of(logits_BLV, batch.labels), logits_BLV)
+
+
+def names_with_encoder(name: str) -> dict[str, list[int]]:
+    """Name and shape of everything that transformers saves of a model with an encoder."""
+    with tempfile.TemporaryDirectory() as folder:
+        transformers_model(name, torch.float32).save_pretrained(folder)
+        stored = load_file(Path(folder) / "model.safetensors")
+    return {key: list(tensor.shape) for key, tensor in sorted(stored.items())}
+
+
 def main() -> None:
     """Record every tiny model anew, and the names of each family."""
     import transformers
@@ -164,7 +191,11 @@ def main() -> None:
     rows = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in models.items())
     names = ",\n".join(f"    {json.dumps(name)}: {json.dumps(stored_names(name))}" for name in plain_names())
     parts = [f'  "transformers": "{transformers.__version__}"']
-    parts += [f'  "{key}": {{\n{value}\n  }}' for key, value in (("models", rows), ("names", names))]
+    sections = {"models": rows, "names": names}
+    for key, record in (("encoder_models", recorded_with_encoder), ("encoder_names", names_with_encoder)):
+        values = (f"    {json.dumps(name)}: {json.dumps(record(name))}" for name in ENCODER_MODELS)
+        sections[key] = ",\n".join(values)
+    parts += [f'  "{key}": {{\n{value}\n  }}' for key, value in sections.items()]
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     GOLDEN.write_text(text, encoding="utf-8")
 

@@ -5,6 +5,7 @@ Keys and defaults are those of transformers 5.23 (``configuration_qwen2_5_vl.py`
 """
 
 from dataclasses import replace
+from math import inf
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.encoder import VisionEncoder
@@ -69,8 +70,12 @@ def _sections(rope: Fields, pairs: int) -> tuple[int, ...]:
     return sections
 
 
-def _is_count(value: object, least: int = 1) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_count(value: object) -> bool:
+    return _is_whole(value, least=1)
+
+
+def _is_whole(value: object, least: int, below: float = inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < below
 
 
 def _head_dim(vision: Fields, hidden: int, heads: int) -> None:
@@ -102,6 +107,6 @@ def _window(vision: Fields, merge: int, side: int) -> int:
 def _whole_image(vision: Fields, layers: int) -> tuple[bool, ...]:
     """Read which layers attend to the whole image, by default every eighth up to layer 31."""
     rule = f"layers in [0, {layers})"
-    given = vision.items(WHOLE_IMAGE, lambda layer: _is_count(layer, 0) and layer < layers, rule)
+    given = vision.items(WHOLE_IMAGE, lambda layer: _is_whole(layer, 0, layers), rule)
     chosen = {7, 15, 23, 31} if given is None else set(given)
     return tuple(layer in chosen for layer in range(layers))
