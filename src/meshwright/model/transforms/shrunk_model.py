@@ -21,6 +21,7 @@ from meshwright.model.numerics import HeadDecay, Numerics
 from meshwright.model.operators.blocks import build_graph
 from meshwright.model.rotary import Linear, LongRope, Rotary, Scaling, alibi_head_slopes
 from meshwright.model.router import Groups
+from meshwright.model.transforms.shrunk_encoder import shrunk_encoder, small_sections
 
 KINDS = 4
 FURTHER = 2
@@ -103,6 +104,7 @@ def shrunk_model(
         linear=linear,
         state_space=arch.state_space and _state_space(arch.state_space, chosen, tp, wide(HEAD_DIM)),
         vocab=VOCABULARY,
+        encoder=arch.encoder and shrunk_encoder(arch.encoder, tp, wide(WIDTH)),
         windows=lengths.windows(arch, chosen),
         max_positions=seq_len + 3,
         dropout=False,
@@ -191,18 +193,18 @@ def _numerics(
     if numerics.refused:
         return numerics
     growth, routing = numerics.query_growth, numerics.routing
+    smaller = 1.0 if arch.positions == "relative" else (arch.head_dim / head_dim) ** 0.5
     rotary_dim = arch.latent.qk_rope_dim if arch.latent else arch.head_dim
     width = LATENT.qk_rope_dim if arch.latent else head_dim
     return replace(
         numerics,
         rotary=tuple(_rotary(numerics.rotary[layer], width, rotary_dim, lengths) for layer in chosen),
-        attention_scales=tuple(
-            numerics.attention_scales[layer] * (arch.head_dim / head_dim) ** 0.5 for layer in chosen
-        ),
+        attention_scales=tuple(numerics.attention_scales[layer] * smaller for layer in chosen),
         attention_mixing=tuple(numerics.mixing_of_attention(layer) for layer in chosen),
         decay=numerics.decay and HeadDecay(heads=heads, layers=len(chosen)),
         query_growth=growth and replace(growth, positions=max(1, lengths.seq_len // 3)),
         alibi_slopes=alibi_head_slopes(heads) if numerics.alibi_slopes else (),
+        rotary_sections=small_sections(numerics.rotary_sections, width // 2),
         routing=routing and replace(routing, groups=routing.groups and _groups(routing.groups)),
     )
 
