@@ -31,7 +31,7 @@ from meshwright.program.pass_items import PassKind
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """Seconds and bytes of L layers on K stages over P ranks.
+    """Seconds and bytes of L layers on K stages over P ranks; embedding and head are layers, with it an encoder.
 
     ``forward``, ``backward``: (modes, L); ``states``: (L,). ``kept``: (modes, phases, L), of a micro-batch that waits
     for B or I, and that waits for W; ``in_flight``: (moments, phases, K). With balanced stages stage s has the layers
@@ -59,20 +59,33 @@ def layer_costs(short: ShortPlan, setting: Setting, recomputes: Sequence[Recompu
     modes = [group for plan in plans for _, group in pipeline_groups(from_shorts([plan]), setting)]
     group = modes[0]
     blocks = [block for stage in group.stages for block in stage]
+    encoder = len(setting.model.encoder_blocks)
     seconds = [_seconds(of_mode, blocks) for of_mode in modes]
     kept = [[_each(blocks, of) for of in (g.prices.kept, g.prices.kept_for_weights)] for g in modes]
     held = [sum(rank_ledgers(g).values(), start=np.zeros((1, g.ranks)))[0] for g in modes]
     return LayerCosts(
         placement=group.placement,
-        forward=np.stack([of["F"] for of in seconds]),
-        backward=np.stack([np.sum([of[kind] for kind in of if kind != "F"], axis=0) for of in seconds]),
-        states=_each(blocks, [_state_bytes(group, b) for b in range(len(setting.model.blocks))]),
-        kept=np.array(kept),
+        forward=_with_encoder(np.stack([of["F"] for of in seconds]), encoder),
+        backward=_with_encoder(
+            np.stack([np.sum([of[kind] for kind in of if kind != "F"], axis=0) for of in seconds]), encoder
+        ),
+        states=_with_encoder(
+            _each(blocks, [_state_bytes(group, b) for b in range(len(setting.model.blocks))]), encoder
+        ),
+        kept=_with_encoder(np.array(kept), encoder),
         in_flight=_in_flight(group),
-        stops=(0, *np.cumsum([len(stage) for stage in group.stages]).tolist()),
+        stops=(0, *(np.cumsum([len(stage) for stage in group.stages]) - encoder).tolist()),
         held=np.stack(held),
         capacity=usable_device_bytes(setting.cluster),
     )
+
+
+def _with_encoder(of_blocks: Floats, encoder: int) -> Floats:
+    """Add what the blocks of an encoder cost to the embedding before them."""
+    if not encoder:
+        return of_blocks
+    first = of_blocks[..., : 1 + encoder].sum(-1, keepdims=True)
+    return np.concatenate((first, of_blocks[..., 1 + encoder :]), axis=-1)
 
 
 def _seconds(group: PlanGroup, blocks: Sequence[int]) -> dict[PassKind, Floats]:

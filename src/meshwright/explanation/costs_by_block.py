@@ -27,7 +27,7 @@ from meshwright.simulate.plan_estimate import lowered
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """Costs at place 0 of the embedding, 1 to L of the layers, L + 1 of the head.
+    """Costs at place 0 of the embedding and an encoder, 1 to L of the layers, L + 1 of the head.
 
     ``activations_bytes`` is None where some of them are copied to the host.
     """
@@ -121,5 +121,5 @@ def _states(program: Program, stage: Stage, count: int) -> Iterator[tuple[int, f
 
 
 def _end(kind: str, count: int) -> int:
-    """Return the place of the embedding or the head."""
-    return 0 if kind == "embed" else count - 1
+    """Return the place of the head, or of the embedding, with which an encoder stands."""
+    return count - 1 if kind == "head" else 0

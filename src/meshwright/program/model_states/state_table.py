@@ -8,7 +8,7 @@ states of matrices that Muon takes have a row of each stage (``hidden_matrices.p
 What a rank holds of each: ``zero_sharding.py``.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 from meshwright.model.graph import ModelGraph
@@ -37,16 +37,18 @@ def state_table(step: StepPlan, model: ModelGraph) -> tuple[StateEntry, ...]:
 
 def _stage_rows(stage: Stage, step: StepPlan, model: ModelGraph) -> list[StateEntry]:
     layers: dict[int, list[int]] = defaultdict(list)
+    repeats = Counter[int]()
     first_named: dict[tuple[str, int], int] = {}
     layer_numbers = iter(stage.layers)
     for block in stage.blocks:
         like = first_named.setdefault((model.blocks[block].name, step.parts.of_blocks[block]), block)
+        repeats[like] += 1
         layers[like] += [next(layer_numbers)] if model.blocks[block].kind == "layer" else []
     rows = []
     for block, numbers in layers.items():
         for kind in state_kinds(step.stack):
             for part in PARAMETER_CLASSES:
-                row = _row(stage, block, tuple(numbers), kind, part, step, model)
+                row = _row(stage, block, repeats[block], tuple(numbers), kind, part, step, model)
                 rows += [row] if row.elements else []
     return rows + _matrix_rows(stage, step, model)
 
@@ -82,6 +84,7 @@ def _layout(expert: bool, sharded: bool) -> tuple[str, ...]:
 def _row(
     stage: Stage,
     block: int,
+    repeat: int,
     layers: tuple[int, ...],
     kind: StateKind,
     part: ParameterClass,
@@ -98,7 +101,7 @@ def _row(
         name=model.blocks[block].name + part.suffix,
         kind=kind,
         stage=stage.index,
-        repeat=max(1, len(layers)),
+        repeat=repeat,
         elements=int(count),
         bytes_per_element=bytes_per_element(kind, step.stack),
         layout=_layout(part.expert, sharded),
