@@ -8,8 +8,10 @@ import torch.distributed as dist
 
 from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
+from meshwright.model.encoder import TextEncoder, VisionEncoder
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import is_matrix, named_parameters
+from meshwright.model.transforms.shrunk_encoder import IMAGES
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
@@ -23,10 +25,12 @@ from meshwright.runtime.state.shard_pieces import pieces_of, whole_tensors
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.stack.load import load_stack
+
 from meshwright.workload.optimizer_choice import ADAMW
 from meshwright.workload.workload import Workload
 
 SEQ_LEN = 24
+ENCODER_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,14 @@ def small(
     cluster = in_nodes_of(load_cluster(data["cluster"]), node)
     stack = replace(load_stack("meshwright"), deduplicates_exchange=once)
     own = plan.workload.optimizer_in_full
-    workload = Workload(task="pretrain", seq_len=SEQ_LEN, global_batch=global_batch, optimizer=own)
+    workload = Workload(
+        task="pretrain",
+        seq_len=SEQ_LEN,
+        global_batch=global_batch,
+        optimizer=own,
+        encoder_tokens=ENCODER_TOKENS if isinstance(model.architecture.encoder, TextEncoder) else None,
+        images=IMAGES if isinstance(model.architecture.encoder, VisionEncoder) else None,
+    )
     return Small(model, lower(plan, model, cluster, workload, stack), global_batch)
 
 
@@ -92,10 +103,21 @@ def batch(model, sequences, seed=1):
     return tokens, labels
 
 
-def micro_batches(program, rank, tokens, labels):
+def encoder_input(model, sequences, seed=1):
+    """What a model's encoder reads: token ids, patches, or nothing."""
+    encoder, generator = model.architecture.encoder, torch.Generator().manual_seed(seed)
+    if isinstance(encoder, TextEncoder):
+        return torch.randint(model.architecture.vocab, (sequences, ENCODER_TOKENS), generator=generator)
+    if encoder is None:
+        return None
+    size = (sequences, IMAGES.patches, encoder.patch_elements)
+    return torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+def micro_batches(program, rank, tokens, labels, encoder=None):
     divisor = int((labels != -100).sum())
     device = torch.device("cpu")
-    step = rank_micro_batches.StepBatch(tokens, labels)
+    step = rank_micro_batches.StepBatch(tokens, labels, encoder=encoder)
     return rank_micro_batches.micro_batches(program, rank, step, divisor, device)
 
 
@@ -103,7 +125,10 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None, keeps_
     """Losses, norms, whole gradients of the first step and whole parameters at the end; logs per rank."""
     program, model = case.program, case.model
     tensors = random_tensors(model, 0, torch.float64)
-    batches = [batch(model, case.global_batch, seed) for seed in range(1, steps + 1)]
+    batches = [
+        (*batch(model, case.global_batch, seed), encoder_input(model, case.global_batch, seed))
+        for seed in range(1, steps + 1)
+    ]
 
     job = Job(program, model, precision, options or StepOptions(), 60.0)
 
@@ -118,8 +143,8 @@ def run(case: Small, precision="fp64", steps=1, options=None, probe=None, keeps_
                     gradients.extend(p for unit in units for p in pieces_of(unit, unit.reduced))
 
             interpreter.states.before_step = keep
-            for tokens, labels in batches:
-                results.append(interpreter.step(micro_batches(program, place.rank, tokens, labels)))
+            for step in batches:
+                results.append(interpreter.step(micro_batches(program, place.rank, *step)))
             parameters = [p for unit in units for p in pieces_of(unit, unit.owned)]
             out = io.BytesIO()
             torch.save((results, gradients, parameters, rank.communicator.log, probed), out)
@@ -152,7 +177,10 @@ def reference(case: Small, steps=1, options=None):
     for seed in range(1, steps + 1):
         tokens, labels = batch(case.model, case.global_batch, seed)
         adam.zero_grad()
-        loss = reference_loss(case.model, tensors, tokens, labels, int((labels != -100).sum()))
+        encoder = encoder_input(case.model, case.global_batch, seed)
+        images = IMAGES if isinstance(case.model.architecture.encoder, VisionEncoder) else None
+        counted = int((labels != -100).sum())
+        loss = reference_loss(case.model, tensors, tokens, labels, counted, encoder=encoder, images=images)
         loss.backward()
         gradients = gradients or {n: t.grad.clone() for n, t in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or float("inf"))

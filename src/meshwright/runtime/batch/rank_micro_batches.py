@@ -18,12 +18,14 @@ from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 class StepBatch(NamedTuple):
     """All sequences of a step, (sequence, position).
 
-    ``begins``: the position at which each token's document begins; None: each sequence is one document.
+    ``begins``: the position at which each token's document begins; None: each sequence is one document. ``encoder`` is
+    what an encoder reads of each sequence: token ids (sequence, token), or patches (sequence, patch, element).
     """
 
     tokens: torch.Tensor
     labels: torch.Tensor
     begins: torch.Tensor | None = None
+    encoder: torch.Tensor | None = None
 
     def ahead(self, places: int) -> "StepBatch":
         """Return the batch shifted ``places`` positions to the left, for multi-token prediction.
@@ -37,7 +39,7 @@ class StepBatch(NamedTuple):
         labels = moved(self.labels, IGNORED)
         if self.begins is not None:
             labels = labels.masked_fill(moved(self.begins, -1) != self.begins, IGNORED)
-        return StepBatch(moved(self.tokens, 0), labels, self.begins)
+        return StepBatch(moved(self.tokens, 0), labels, self.begins, self.encoder)
 
 
 def next_token_layers(program: Program) -> int:
@@ -67,6 +69,9 @@ def _of_part(
     def packing(rows: Sequence[int]) -> Packing | None:
         return None if batch.begins is None else Packing(batch.begins[rows].to(device))
 
+    def read(rows: Sequence[int]) -> torch.Tensor | None:
+        return None if batch.encoder is None else batch.encoder[rows].transpose(0, 1).contiguous().to(device)
+
     further = [batch.ahead(places) for places in range(1, next_token_layers(program) + 1)]
 
     def made(rows: Sequence[int]) -> MicroBatch:
@@ -75,6 +80,6 @@ def _of_part(
             MicroBatch(own(of.tokens, rows), own(of.labels, rows), divisor, packed)
             for of in (batch, *further)
         )
-        return replace(main, further=tuple(ahead))
+        return replace(main, further=tuple(ahead), encoder=read(rows))
 
     return [made(rows) for rows in sequence_indices(program, part, rank)]
