@@ -25,7 +25,6 @@ from meshwright.runtime.state.shard_pieces import pieces_of, whole_tensors
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.stack.load import load_stack
-
 from meshwright.workload.optimizer_choice import ADAMW
 from meshwright.workload.workload import Workload
 
