@@ -15,6 +15,7 @@ from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import (
     AdapterSpec,
     CapacitySpec,
+    ImagesSpec,
     OptimizerSpec,
     RoutingSpec,
     ShortPlan,
@@ -91,6 +92,8 @@ def plan(
     solving: "SolverOptions | None" = None,
     recommend: "Recommend" = "robust",
     documents: Iterable[int] | None = None,
+    encoder_tokens: int | None = None,
+    images: ImagesSpec | None = None,
     routing: RoutingSpec | None = None,
     capacity: float | CapacitySpec | None = None,
     tokens: str | int | None = None,

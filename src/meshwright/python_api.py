@@ -57,6 +57,8 @@ def plan(
     optimizer: str | Mapping[str, Any] = "adamw",
     adapter: str | Mapping[str, Any] | None = None,
     documents: str | Iterable[int] | None = None,
+    encoder_tokens: int | None = None,
+    images: str | Mapping[str, int] | None = None,
     routing: str | float | None = None,
     capacity: str | float | Mapping[str, Any] | None = None,
     task: str = "pretrain",

@@ -80,6 +80,7 @@ SAME_FLOOR = {
 CEILINGS = {"search": 1}  # search is handed `evaluate` and knows no prices
 THIRD_PARTY = {
     "numpy": {
+        "workload",
         "plans",
         "program",
         "cost",

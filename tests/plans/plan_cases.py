@@ -250,6 +250,8 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
             "global_batch": draw(st.integers(-5, 10**4)),
             "precision": draw(name),
             "documents": draw(st.none() | lengths | st.lists(lengths, max_size=3).map(tuple)),
+            "encoder_tokens": draw(st.none() | lengths),
+            "images": draw(st.none() | st.fixed_dictionaries({"per_sequence": lengths, "tokens": lengths})),
         },
     }
     return short_plan(layout, **keys)

@@ -33,6 +33,8 @@ def plan(
     optimizer: options.OptimizerText = "adamw",
     adapter: options.AdapterText = None,
     documents: options.Documents = None,
+    encoder_tokens: options.EncoderTokens = None,
+    images: options.ImagesText = None,
     routing: options.Routing = None,
     capacity: options.Capacity = None,
     task: Annotated[str, typer.Option("--task", help="pretrain, sft or lora.")] = "pretrain",

@@ -22,6 +22,10 @@ from meshwright.explanation.tipping_points import TippingPoint, ladders, smalles
 from meshwright.plans.resolve import Resolved
 from meshwright.units import format_bytes, format_seconds
 
+OF_A_STEP = (
+    *("task", "seq_len", "global_batch", "documents", "encoder_tokens", "images", "routing", "capacity"),
+)
+"""Keys of a workload that must be equal where seconds of two plans are compared."""
 NOT_SEARCHED = "null: two plans are compared with --against, and nothing is searched"
 
 
@@ -108,7 +112,7 @@ def _check_alike(own: Resolved, other: Resolved, where: str) -> None:
     if ours.model.architecture != theirs.model.architecture:
         rule = f"is a plan for {theirs.model.name}, and parts of a step are compared for one model"
         problems.append(Problem("against", where, rule, f"a plan for {ours.model.name}"))
-    for name in ("task", "seq_len", "global_batch", "documents", "routing", "capacity"):
+    for name in OF_A_STEP:
         mine, its = getattr(ours.workload, name), getattr(theirs.workload, name)
         if mine != its:
             rule = f"has workload.{name} {its} in place of {mine}, and seconds of another step do not compare"

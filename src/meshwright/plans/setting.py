@@ -6,7 +6,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.forms.dtypes import Dtypes
-from meshwright.stack.stack import Stack
+from meshwright.stack.stack import LayerChoice, Stack
 from meshwright.stack.state_types import master_is_parameter, with_types
 from meshwright.workload.workload import Workload
 
@@ -41,6 +41,17 @@ class Setting:
     workload: Workload
     stack: Stack
     given: GivenConstants | None = None
+
+    @property
+    def free_by_layer(self) -> tuple[LayerChoice, ...]:
+        """Choices that a search makes for each layer; none for a model with an encoder."""
+        return self.stack.free_by_layer if self.model.architecture.encoder is None else ()
+
+    @property
+    def same_by_layer(self) -> str:
+        """Return why a search has the same for all layers, where it has."""
+        plans = self.stack.id if self.model.architecture.encoder is None else "a model with an encoder"
+        return f"plans of {plans} are searched with one layout and one recomputation for all layers"
 
     @classmethod
     def of(

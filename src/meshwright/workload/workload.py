@@ -1,7 +1,7 @@
 """The workload noun: task, sequence length, batch, precision and optimizer of a step.
 
-A step processes ``global_batch`` sequences of ``seq_len`` tokens, each of them one text, or packed with documents
-that do not attend to each other. Tasks other than pre-training and full
+A step processes ``global_batch`` sequences of ``seq_len`` tokens, each of them one text, packed with documents
+that do not attend to each other, or images and text. Tasks other than pre-training and full
 fine-tuning are part of the language and are refused by name where a verb cannot do them yet.
 """
 
@@ -30,6 +30,7 @@ SUPPORTED_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8", "mxfp8", "
 MAX_SEQ_LEN = 2**27
 MAX_GLOBAL_BATCH = 2**27
 MAX_DOCUMENTS = 2**12
+MAX_IMAGES = 2**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,8 @@ class Workload:
     choose experts; None: as in the runs that constants were fitted to. ``capacity`` is how many tokens an expert takes;
     None: all that chose it. ``fp8_recipe`` is how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``);
     None: as the stack does. ``adapter`` is what task ``lora`` trains; None: one pair of matrices of rank 32 for each
-    linear operator of a layer, whatever it fuses.
+    linear operator of a layer, whatever it fuses. ``encoder_tokens`` is the length of the text that an encoder reads
+    for each sequence, ``images`` are those that each sequence begins with: ``seq_len`` counts their merged rows.
     """
 
     task: Task = "pretrain"
@@ -85,12 +87,22 @@ class Workload:
 
     def _problems(self) -> list[Problem]:
         problems = []
-        for name, value, top in (
+        counts: list[tuple[str, int, int]] = [
             ("workload.seq_len", self.seq_len, MAX_SEQ_LEN),
             ("workload.global_batch", self.global_batch, MAX_GLOBAL_BATCH),
-        ):
+        ]
+        if self.encoder_tokens is not None:
+            counts.append(("workload.encoder_tokens", self.encoder_tokens, MAX_SEQ_LEN))
+        if self.images is not None:
+            counts += [
+                ("workload.images.per_sequence", self.images.per_sequence, MAX_IMAGES),
+                ("workload.images.tokens", self.images.tokens, MAX_SEQ_LEN),
+            ]
+        for name, value, top in counts:
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= top:
-                problems.append(Problem(name, value, f"must be a whole number from 1 to {top}", "e.g. 4096"))
+                problems.append(
+                    Problem(name, value, f"must be a whole number from 1 to {top}", f"e.g. {min(top, 4096)}")
+                )
         for name, choice, known in (
             ("workload.task", self.task, TASKS),
             ("workload.precision", self.precision, PRECISIONS),

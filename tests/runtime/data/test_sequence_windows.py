@@ -23,7 +23,7 @@ def all_rows(windows):
 )
 def test_each_token_but_the_first_is_predicted_once_from_the_one_before_it(shards, seq_len):
     tokens = [token for shard in shards for token in shard]
-    tokens_GL, labels_GL, _ = all_rows(Windows(corpus(*shards), seq_len))
+    tokens_GL, labels_GL, *_ = all_rows(Windows(corpus(*shards), seq_len))
     predicted = labels_GL != NO_LABEL
     assert labels_GL[predicted].tolist() == tokens[1:]
     assert tokens_GL[predicted].tolist() == tokens[:-1]
@@ -31,7 +31,7 @@ def test_each_token_but_the_first_is_predicted_once_from_the_one_before_it(shard
 
 
 def test_only_the_end_of_the_last_window_is_filled_up():
-    tokens_GL, labels_GL, _ = all_rows(Windows(corpus([1, 2, 3], [4, 5, 6]), 4, fill=END))
+    tokens_GL, labels_GL, *_ = all_rows(Windows(corpus([1, 2, 3], [4, 5, 6]), 4, fill=END))
     assert tokens_GL.tolist() == [[1, 2, 3, 4], [5, END, END, END]]
     assert labels_GL.tolist() == [[2, 3, 4, 5], [6, *[NO_LABEL] * 3]]
 
@@ -53,7 +53,7 @@ def test_documents_apart_begin_behind_the_end_of_another_and_are_not_predicted_f
 
 
 def test_a_negative_number_is_a_row_that_predicts_nothing():
-    tokens_GL, labels_GL, _ = Windows(corpus([1, 2, 3]), 2, fill=7).rows(np.array([-1, 0]))
+    tokens_GL, labels_GL, *_ = Windows(corpus([1, 2, 3]), 2, fill=7).rows(np.array([-1, 0]))
     assert tokens_GL.tolist() == [[7, 7], [1, 2]]
     assert labels_GL.tolist() == [[NO_LABEL] * 2, [2, 3]]
 

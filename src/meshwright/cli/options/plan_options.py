@@ -1,4 +1,4 @@
-"""Options of ``plan``: stack, precision, documents, routing, capacity, schedules, and the solver's."""
+"""Options of ``plan``: stack, precision, documents, encoder inputs, routing, capacity, schedules, the solver's."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.cli.options.workload_options import size_option
 from meshwright.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from meshwright.plans.forms.short import AdapterSpec, CapacitySpec, OptimizerSpec, RoutingSpec
+    from meshwright.plans.forms.short import AdapterSpec, CapacitySpec, ImagesSpec, OptimizerSpec, RoutingSpec
     from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 MAX_DIGITS = 12
@@ -40,6 +41,17 @@ Documents = Annotated[
         "--documents",
         metavar="N,…",
         help="Lengths in tokens of documents packed into sequences, one or several in turn; no attention across them.",
+    ),
+]
+EncoderTokens = Annotated[
+    int | None, size_option("--encoder-tokens", "Tokens that a text encoder reads for each sequence.")
+]
+ImagesText = Annotated[
+    str | None,
+    typer.Option(
+        "--images",
+        metavar="NxTOKENS",
+        help="Images of each sequence, and patches of one before they are merged: 2x1024.",
     ),
 ]
 Routing = Annotated[
@@ -120,6 +132,21 @@ def lengths(text: str | None) -> tuple[int, ...] | None:
         return tuple(map(int, parts))
     rule = "must be whole numbers with commas between"
     raise InputError(Problem("workload.documents", text, rule, "e.g. 900, or 512,512,3072"))
+
+
+def images(text: str | None) -> "ImagesSpec | None":
+    """Parse the images of a sequence. Raises InputError if they are not two numbers with x between."""
+    if text is None:
+        return None
+    from meshwright.plans.forms.short import ImagesSpec
+
+    parts = [part.strip() for part in text.lower().replace("×", "x").split("x")]
+    if len(parts) == 2 and all(
+        part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts
+    ):
+        return ImagesSpec(per_sequence=int(parts[0]), tokens=int(parts[1]))
+    rule = "must be images of a sequence, x, and patches of one"
+    raise InputError(Problem("workload.images", text, rule, "e.g. 2x1024"))
 
 
 def routing(text: str | None) -> "RoutingSpec | None":

@@ -8,6 +8,7 @@ from typing import Any
 from meshwright import api
 from meshwright.cli.options.plan_options import adapter as read_adapter
 from meshwright.cli.options.plan_options import capacity as read_capacity
+from meshwright.cli.options.plan_options import images as read_images
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
@@ -82,6 +83,7 @@ AS_THEY_ARE = (
         "stages",
         "layers",
         "schedule",
+        "encoder_tokens",
         "recommend",
         "objective",
         "tokens",
@@ -96,6 +98,11 @@ READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {
     "adapter": lambda value: read_adapter(_as_text(value)),
     "capacity": lambda value: read_capacity(_as_text(value)),
     "routing": lambda value: read_routing(None if value is None else str(value)),
+    "images": lambda value: read_images(
+        "x".join(str(value.get(key, "")) for key in ("per_sequence", "tokens"))
+        if isinstance(value, Mapping)
+        else value
+    ),
     "documents": lambda value: lengths(
         value if value is None or isinstance(value, str) else ",".join(map(str, value))
     ),

@@ -32,6 +32,7 @@ from meshwright.simulate.plan_estimate import lower_and_simulate
 from meshwright.simulate.step_timeline import memory_over_time, step_timeline
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.predict.predict_plan import check_playable
+from meshwright.workload.workload import Workload
 
 NOT_SEARCHED = "null: --no-search"
 SEARCH_KEYS = (
@@ -94,11 +95,19 @@ def answer_sentence(plan: Data, resolved: Resolved, report: Report) -> str:
     likely = "" if probability is None else f" (probability {probability:.2f})"
     fits = f"fits{likely}" if report.fits else f"does not fit{likely}"
     return (
-        f"A step of {setting.model.name} with {workload.global_batch:,} sequences of {workload.seq_len:,} tokens on "
-        f"{setting.cluster.devices:,} × {setting.cluster.pool.device.id} with {plan_words(plan)} is predicted to "
-        f"take {format_seconds(report.step_time_s)} ({interval(data)}), {report.tokens_per_s:,.0f} tokens/s; "
-        f"the fullest device needs {held} and {fits}."
+        f"A step of {setting.model.name} with {workload.global_batch:,} sequences of {workload.seq_len:,} tokens"
+        f"{_encoder_words(workload)} on {setting.cluster.devices:,} × {setting.cluster.pool.device.id} with "
+        f"{plan_words(plan)} is predicted to take {format_seconds(report.step_time_s)} ({interval(data)}), "
+        f"{report.tokens_per_s:,.0f} tokens/s; the fullest device needs {held} and {fits}."
     )
+
+
+def _encoder_words(workload: Workload) -> str:
+    """Return what an encoder reads for each sequence, in words; empty without one."""
+    images, tokens = workload.images, workload.encoder_tokens
+    if images is not None:
+        return f", each with {images.per_sequence:,} image(s) of {images.tokens:,} patches,"
+    return "" if tokens is None else f" and {tokens:,} for the encoder"
 
 
 def _unsearched(resolved: Resolved) -> Data:

@@ -7,6 +7,7 @@ import numpy as np
 
 from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.host_offload import Offload
+from meshwright.plans.rules.encoder_models import NO_OFFLOAD
 from meshwright.plans.setting import Setting
 
 SHARES: tuple[Literal["all"] | float, ...] = ("all", 0.5, 0.25)
@@ -41,6 +42,7 @@ def _leaves_devices(given: ChoiceRuleInput, own: Offload) -> Iterator[tuple[str,
     if own.rule.share:
         rule = f"{given.setting.stack.id} keeps no activations on hosts like these"
         yield rule, np.full(len(given.base), _holds_activations(given.setting))
+        yield NO_OFFLOAD, np.full(len(given.base), given.setting.model.architecture.encoder is None)
         yield "without a pipeline (pp = 1) no activations go out", given.base.pp > 1
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from meshwright.plans.choices.plan_choice import Bools, Choice, ChoiceRuleInput, SearchedChoice, Values
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.rules.degrees import experts_need_sequences
+from meshwright.plans.rules.encoder_models import encoder_rows
 from meshwright.plans.setting import Setting
 
 
@@ -29,6 +30,9 @@ def _sequences_are_cut(given: ChoiceRuleInput, cut: bool) -> Iterator[tuple[str,
         yield f"{stack.id} has no sequence parallelism", (base.tp == 1) | stack.sequence_parallel
         whole = (base.tp == 1) | (seq_len % (base.cp * base.tp) == 0)
         yield f"cp·tp does not divide seq_len = {seq_len}", whole
+        rows = encoder_rows(given.setting.workload, given.setting.model.architecture)
+        for field, (count, together) in rows.items():
+            yield f"tp·{together} does not divide {count} of {field}", count % (base.tp * together) == 0
         return
     if True in given.values["sequence_parallel"]:
         yield "equal to a plan with sequence parallelism: tp = 1", base.tp > 1

@@ -30,6 +30,7 @@ from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.workload.adapter import DEFAULT_RANK, LORA, Adapter
 from meshwright.workload.expert_capacity import CapacityScope, DropPolicy
+from meshwright.workload.images import Images
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER, Optimizer
 
 MAX_DEGREE = 2**20
@@ -171,6 +172,18 @@ class AdapterSpec(Strict):
         return Adapter(**self.model_dump())
 
 
+class ImagesSpec(Strict):
+    """Images of each sequence as a plan file writes them (``workload/images.py``); ``tokens`` are patches of one."""
+
+    per_sequence: int
+    tokens: int
+
+    @property
+    def images(self) -> Images:
+        """The images of the workload."""
+        return Images(self.per_sequence, self.tokens)
+
+
 class WorkloadSpec(Strict):
     """The workload as a plan file writes it; ``workload/workload.py`` holds its rules.
 
@@ -179,6 +192,7 @@ class WorkloadSpec(Strict):
     the runs that constants were fitted to. ``capacity``: how many tokens an expert takes; None: all that chose it.
     ``fp8_recipe``: how the scales of 8-bit numbers are found (``workload/fp8_recipe.py``); None: as the stack does.
     A precision in others' words says its recipe too: ``fp8-cs``. ``adapter``: what task ``lora`` trains.
+    ``encoder_tokens``: the length of the text that an encoder reads; ``images``: those that a sequence begins with.
     """
 
     task: str = "pretrain"
@@ -191,6 +205,8 @@ class WorkloadSpec(Strict):
     capacity: NamedCapacity | None = None
     fp8_recipe: str | None = None
     adapter: AdapterSpec | None = None
+    encoder_tokens: int | None = None
+    images: ImagesSpec | None = None
 
     @property
     def optimizer_in_full(self) -> Optimizer:

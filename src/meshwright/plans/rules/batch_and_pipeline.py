@@ -44,7 +44,11 @@ def sequence_length(case: RuleInput) -> Iterator[Problem]:
 def known_positions(case: RuleInput) -> Iterator[Problem]:
     """Sequences no longer than the model's positions."""
     workload, arch = case.workload, case.arch
-    if workload is None or workload.seq_len <= arch.max_positions or arch.positions in ("alibi", "none"):
+    if (
+        workload is None
+        or workload.seq_len <= arch.max_positions
+        or arch.positions in ("alibi", "none", "relative")
+    ):
         return
     rule = f"seq_len {workload.seq_len} > max_positions {arch.max_positions} of the model"
     hint = f"seq_len: {arch.max_positions}"

@@ -24,6 +24,7 @@ from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES, layers_and
 from meshwright.plans.rules.batch_share import SHARE_RULES, shares_by_stack
 from meshwright.plans.rules.context_parallel import CONTEXT_RULES
 from meshwright.plans.rules.degrees import DEGREE_RULES, device_product
+from meshwright.plans.rules.encoder_models import ENCODER_RULES
 from meshwright.plans.rules.expert_order import EXPERT_RULES
 from meshwright.plans.rules.forward_only import FORWARD_ONLY_RULES
 from meshwright.plans.rules.layouts import LAYOUT_RULES, PLAN_RULES, layouts_by_stack
@@ -61,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     *ADAPTER_RULES,
     *STATE_SHARE_RULES,
     *STATE_SPACE_RULES,
+    *ENCODER_RULES,
 )
 
 ONE_LAYOUT_RULES: tuple[Rule, ...] = (device_product, layers_and_stages)

@@ -9,6 +9,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.plans.forms.conversion import expert_grid
 from meshwright.plans.forms.long import ExpertAxis
 from meshwright.plans.forms.short import MAX_DEGREE, Axis
+from meshwright.plans.rules.encoder_models import encoder_widths
 from meshwright.plans.rules.rule_input import Rule, RuleInput, largest_divisor
 
 PADDING_WARNING = 1.25
@@ -87,7 +88,7 @@ def _widths(arch: Architecture) -> dict[str, int]:
         widths["Mamba-2 heads"] = arch.state_space.heads
     if arch.moe is not None and arch.moe.shared_intermediate:
         widths["shared experts' ffn"] = arch.moe.shared_intermediate
-    return widths
+    return widths | encoder_widths(arch)
 
 
 def _unpadded(case: RuleInput) -> int:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from math import gcd, lcm, prod
 
 from meshwright.errors import Problem, nearest
+from meshwright.model.encoder import TextEncoder
 from meshwright.plans.forms.long import NOT_YET, SPREAD, Layout
 from meshwright.plans.layers.device_groups import group_problems, selected_devices
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_layers, stage_problems
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import replicas, sequences_together, uneven_batches
 from meshwright.plans.rules.batch_and_pipeline import layers_and_stages
+from meshwright.plans.rules.encoder_models import ONE_LAYOUT
 from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.stack.stack import OWN_STACK
 from meshwright.workload.optimizers import OPTIMIZERS
@@ -150,6 +152,8 @@ def _workload(case: RuleInput) -> Iterator[Refused]:
 
 def _model(case: RuleInput) -> Iterator[Refused]:
     arch = case.arch
+    if isinstance(arch.encoder, TextEncoder):
+        yield "layouts", sorted(case.plan.layouts), ONE_LAYOUT, "one layout"
     names = layouts_by_block(case.plan, arch.layers)
     if case.model.tied_gradients and names[0] != names[-1]:
         yield from _table(case, names)

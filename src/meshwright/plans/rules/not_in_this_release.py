@@ -50,6 +50,8 @@ def workload_of(plan: ShortPlan | LongPlan) -> Workload:
         capacity=_capacity(spec),
         fp8_recipe=cast(Fp8Recipe | None, spec.fp8_recipe),
         adapter=None if spec.adapter is None else spec.adapter.adapter,
+        encoder_tokens=spec.encoder_tokens,
+        images=None if spec.images is None else spec.images.images,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
+from meshwright.model.encoder import Encoder, VisionEncoder
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.context_parallel import HEADS_ALONE, Context
 from meshwright.plans.forms.long import LongPlan
@@ -76,6 +77,8 @@ def features(
         found["host_states"] = Feature(f"states are on the host: {long.offload}")
     if model.tied_gradients:
         found["tied_embeddings"] = Feature("embedding and last stage share a table")
+    if model.architecture.encoder is not None:
+        found["encoder"] = Feature(_encoder(model.architecture.encoder))
     if model.architecture.next_token_layers:
         found["next_tokens"] = Feature("layers predict further tokens")
     if short.workload.capacity is not None:
@@ -92,6 +95,10 @@ def features(
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found
+
+
+def _encoder(encoder: Encoder) -> str:
+    return "an encoder reads " + ("images" if isinstance(encoder, VisionEncoder) else "a second text")
 
 
 def _context(cp: int, context: Context) -> dict[str, Feature]:

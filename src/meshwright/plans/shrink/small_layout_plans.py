@@ -27,6 +27,7 @@ from meshwright.plans.layers.plan_of_layout import plan_of_layout, plan_of_main_
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.shrink.covering_sets import covering
 from meshwright.plans.shrink.features import AXIS_DEGREE, Feature, context_of, features
+from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
 from meshwright.plans.shrink.small_plans import (
     DEVICE,
     EXPERT_AXES,
@@ -113,6 +114,7 @@ def _small(plan: LongPlan, main: ShortPlan, model: ModelGraph, chosen: Sequence[
     workload = WorkloadSpec(
         seq_len=SEQ_LEN, global_batch=batch, documents=plan.workload.documents and SEQ_LEN
     )
+    workload = with_encoder_inputs(workload, small.architecture)
     return SmallPlan(long.model_copy(update={"workload": workload}), small, tuple(chosen))
 
 

@@ -52,6 +52,7 @@ from meshwright.plans.shrink.features import (
     pipeline_ranks,
     stage_counts,
 )
+from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
 from meshwright.plans.shrink.small_shares import with_small_shares
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
@@ -160,6 +161,7 @@ def _small(
         virtual_stages=chunks,
     )
     one = _small_short(short, plan, degrees, context, pipeline, count)
+    one = one.model_copy(update={"workload": with_encoder_inputs(one.workload, small.architecture)})
     if "expert_order" in chosen and degrees["ep"] > 1 and small.architecture.moe:
         one = _with_order(one, small.architecture.moe)
     long = expand(one, small.architecture)
@@ -389,6 +391,10 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append(str(short.workload.adapter.adapter))
     if short.workload.documents is not None:
         texts.append("packed documents")
+    if short.workload.encoder_tokens is not None:
+        texts.append(f"encoder of {short.workload.encoder_tokens} tokens")
+    if short.workload.images is not None:
+        texts.append(f"images {short.workload.images.images}")
     if short.workload.capacity is not None:
         texts.append("capacity of experts")
     of = [layout.batch_share for layout in long.layouts.values() if layout.batch_share]

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.data.batches import Batches, HeldOutBatches, TrainingBatches
 from meshwright.runtime.data.corpus import Corpus, open_corpus
+from meshwright.runtime.data.encoder_input import EncoderInput
 from meshwright.runtime.data.encoders import BYTES, ByteEncoder, Encoder, check_room
 from meshwright.runtime.data.epoch_order import EpochOrder, evenly_spaced
 from meshwright.runtime.data.hugging_face_tokenizer import FILE, load_encoder
@@ -27,7 +28,8 @@ SYNTHETIC_EVALUATION_BATCHES = 8
 class DataNeeds:
     """A plan's requirements on its data. ``model_folder`` is the folder that the model was read from, if any.
 
-    ``documents``: attention is confined to these documents of a sequence.
+    ``documents``: attention is confined to these documents of a sequence. ``encoder`` is the size of what an encoder
+    reads; None: the model has none.
     """
 
     vocab: int
@@ -35,6 +37,12 @@ class DataNeeds:
     global_batch: int
     model_folder: Path | None = None
     documents: Documents | None = None
+    encoder: EncoderInput | None = None
+
+    @property
+    def encoder_identity(self) -> dict[str, object]:
+        """The entry of the data's identity that says what an encoder reads."""
+        return {} if self.encoder is None else {self.encoder.key: str(self.encoder)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,9 @@ def open_data(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
     """
     if not options.data:
         return _synthetic(options, needs)
+    if needs.encoder is not None and needs.encoder.elements:
+        rule = "images are made up in this release, and files of data have none"
+        raise InputError(Problem("data", list(options.data), rule, "leave data out"))
     source = _source(options, needs)
     source.corpus.check_vocabulary(needs.vocab)
     requirements: list[tuple[str, object]] = (
@@ -95,14 +106,21 @@ def default_cache() -> Path:
 
 def _synthetic(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
     size = {"vocab": needs.vocab, "seq_len": needs.seq_len, "global_batch": needs.global_batch}
-    training = SyntheticBatches(**size, seed=options.seed, documents=needs.documents)
+    training = SyntheticBatches(**size, seed=options.seed, documents=needs.documents, encoder=needs.encoder)
     packed = {"documents": str(needs.documents)} if needs.documents else {}
     facts = {"source": "synthetic", "least_loss": training.least_loss, "tokens_used": training.tokens_used}
     return TrainingData(
         training=training,
         held_out=replace(training, stream=HELD_OUT),
         evaluation_batches=SYNTHETIC_EVALUATION_BATCHES,
-        identity={"data": "synthetic", "seed": options.seed, "noise": training.noise, **size, **packed},
+        identity={
+            "data": "synthetic",
+            "seed": options.seed,
+            "noise": training.noise,
+            **size,
+            **packed,
+            **needs.encoder_identity,
+        },
         facts=facts,
     )
 
@@ -170,6 +188,7 @@ def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> Tr
         fill=end or 0,
         unpredicted=end if options.mask_document_starts else None,
         parted=end if needs.documents else None,
+        encoder_tokens=needs.encoder.tokens if needs.encoder else 0,
     )
     held = evenly_spaced(windows.count, _held_out(windows, options))
     trained = np.delete(np.arange(windows.count), held)
@@ -187,6 +206,7 @@ def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> Tr
             "mask_document_starts": options.mask_document_starts,
             "end_of_document": end,
             **({"documents": "apart"} if needs.documents else {}),
+            **needs.encoder_identity,
         },
         facts={
             **source.facts,
@@ -211,8 +231,9 @@ def _too_few(source: _Source, windows: int, needs: DataNeeds) -> str:
 
 def _held_out(windows: Windows, options: TrainingOptions) -> int:
     """Return the number of held-out windows. Raises InputError if that leaves too few for training or evaluation."""
-    if windows.corpus.tokens < 2:
-        rule = f"hold {windows.corpus.tokens} tokens; a token and one that follows it are the least"
+    if windows.corpus.tokens < windows.least_tokens:
+        behind = f" behind {windows.encoder_tokens} of the encoder" if windows.encoder_tokens else ""
+        rule = f"hold {windows.corpus.tokens} tokens; a token and one that follows it{behind} are the least"
         raise InputError(Problem("data", list(options.data), rule, "name more data"))
     held = round(options.held_out * windows.count)
     if held == windows.count or (options.evaluate_every and not held):

@@ -17,8 +17,10 @@ def micro_batches(
     batch: Batch, program: Program, rank: int, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
     """Return a rank's micro-batches of a step's whole batch."""
-    begins = None if batch.begins is None else torch.from_numpy(batch.begins)
+    begins, encoder = (
+        None if field is None else torch.from_numpy(field) for field in (batch.begins, batch.encoder)
+    )
     step = rank_micro_batches.StepBatch(
-        torch.from_numpy(batch.tokens), torch.from_numpy(batch.labels), begins
+        torch.from_numpy(batch.tokens), torch.from_numpy(batch.labels), begins, encoder
     )
     return rank_micro_batches.micro_batches(program, rank, step, divisor, device)

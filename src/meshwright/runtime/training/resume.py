@@ -23,6 +23,8 @@ OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_doc
     "seq_len": "workload.seq_len",
     "global_batch": "workload.global_batch",
     "documents": "workload.documents",
+    "encoder_tokens": "workload.encoder_tokens",
+    "images": "workload.images",
 }
 """The option, or the entry of the plan, that an entry of the data's identity comes from."""
 ANOTHER = "another folder with --out to begin anew"

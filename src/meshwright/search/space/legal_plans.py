@@ -18,12 +18,15 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.model.encoder import TextEncoder
 from meshwright.plans.arrays.distinct_rows import map_distinct_rows
 from meshwright.plans.arrays.plan_arrays import SEQUENCES, PlanArrays
 from meshwright.plans.arrays.short_plans import usual_codes, usual_values
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.gather import GATHERS, NEVER
 from meshwright.plans.choices.sharding import SHARDINGS
+from meshwright.plans.rules.encoder_models import NO_CONTEXT as NO_CUT_ENCODER
+from meshwright.plans.rules.encoder_models import NO_STAGES, NO_VOCABULARY, encoder_widths
 from meshwright.plans.rules.routing_and_capacity import shares_padding
 from meshwright.plans.rules.stack_limits.limits import StackLimit
 from meshwright.plans.rules.state_space_layers import NO_CONTEXT
@@ -270,6 +273,7 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
     widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
     widths |= {"Mamba-2 heads": arch.state_space.heads} if arch.state_space else {}
+    widths |= encoder_widths(arch)
     for name, width in widths.items():
         cutter.cut((f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0))
     cutter.cut((f"more stages than layers = {arch.layers}", cutter.column("pp") <= arch.layers))
@@ -278,6 +282,10 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
         cutter.cut(("cp and tp share a scope whose experts are padded", alone))
     if arch.state_space is not None:
         cutter.cut((NO_CONTEXT, cutter.column("cp") == 1))
+    if arch.encoder is not None:
+        cutter.cut((NO_CUT_ENCODER, cutter.column("cp") == 1))
+    if isinstance(arch.encoder, TextEncoder):
+        cutter.cut((NO_STAGES, cutter.column("pp") == 1))
     cp = cutter.column("cp")
     cutter.cut(
         (f"cp does not cut seq_len = {seq_len} into 2·cp pieces", (cp == 1) | (seq_len % (2 * cp) == 0))
@@ -340,11 +348,12 @@ def _cut_schedules(cutter: _Cutter, setting: Setting, schedules: SearchedSchedul
 def _cut_spread(cutter: _Cutter, setting: Setting, schedules: SearchedSchedules) -> None:
     """Remove plans that spread the vocabulary where there are no ranks to spread it over, or the model has reasons."""
     spread = _spreads(cutter, schedules)
-    further, lora = setting.model.architecture.next_token_layers, setting.workload.task == "lora"
+    arch, lora = setting.model.architecture, setting.workload.task == "lora"
     cutter.cut(
         ("without a pipeline (pp = 1) the vocabulary lies on one rank", ~spread | (cutter.column("pp") > 1)),
-        ("layers that predict further tokens read whole tables", ~spread | (not further)),
+        ("layers that predict further tokens read whole tables", ~spread | (not arch.next_token_layers)),
         ("frozen tables that are spread are not supported yet", ~spread | (not lora)),
+        (NO_VOCABULARY, ~spread | (arch.encoder is None)),
     )
 
 

@@ -16,6 +16,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import load_nouns
 from meshwright.plans.rules.adapters import model_problems, stack_problems
+from meshwright.plans.rules.encoder_models import encoder_problems
 from meshwright.plans.rules.not_in_this_release import unsupported_workload, workload_of
 from meshwright.plans.rules.routing_and_capacity import capacity_problems, routing_problems
 from meshwright.plans.rules.stack_limits import broken_by_every_plan
@@ -248,9 +249,7 @@ def _searched(
 
 def searches_ranges(question: PlanRequest, setting: Setting) -> bool:
     """Return true if plans whose layers differ are searched where no plan with one layout fits."""
-    return (
-        question.layers != "uniform" and question.stages == "balanced" and bool(setting.stack.free_by_layer)
-    )
+    return question.layers != "uniform" and question.stages == "balanced" and bool(setting.free_by_layer)
 
 
 def _by_ranges_alone(
@@ -324,11 +323,9 @@ def checked(question: PlanRequest, setting: Setting | None) -> tuple[Setting, Sc
 
 def _range_problems(question: PlanRequest, setting: Setting | None) -> Iterator[Problem]:
     """Yield problems of a search by ranges of layers."""
-    if setting is not None and not setting.stack.free_by_layer:
-        rule = (
-            f"plans of {setting.stack.id} are searched with one layout and one recomputation for all layers"
-        )
-        yield Problem("layers", question.layers, rule, "layers: uniform, or stack: meshwright")
+    if setting is not None and not setting.free_by_layer:
+        another = "" if setting.stack.free_by_layer else ", or stack: meshwright"
+        yield Problem("layers", question.layers, setting.same_by_layer, f"layers: uniform{another}")
     if question.stages != "balanced":
         rule = "a search by ranges of layers cuts stages itself"
         yield Problem("stages", question.stages, rule, "stages: balanced")
@@ -345,6 +342,7 @@ def setting_of(header: ShortPlan) -> Setting:
     if workload is not None and model is not None:
         problems += _length_problems(model.architecture, workload)
         problems += routing_problems(workload, model.architecture)
+        problems += encoder_problems(workload, model.architecture)
     if workload is not None and workload.adapter is not None:
         problems += _adapter_problems(workload.adapter, workload, model, stack)
     if stack is not None and model is not None:

@@ -82,10 +82,9 @@ def space_values(space: Space, setting: Setting, best_s: float | None = None) ->
 
 def _left_out_ranges(space: Space, setting: Setting, best_s: float | None) -> Iterator[LeftOutValues]:
     """Yield what may differ from layer to layer, with the most that it can gain, where the stack lets it differ."""
-    varies = setting.stack.free_by_layer
+    varies = setting.free_by_layer
     if not varies:
-        why = f"plans of {setting.stack.id} are searched with one layout and one recomputation for all layers"
-        yield LeftOutValues(FIELD, ("by range",), why)
+        yield LeftOutValues(FIELD, ("by range",), setting.same_by_layer)
     elif best_s is not None:
         most = max(0.0, 1 - least_step_of_ranges(space, setting) / best_s)
         why = f"a step at most {most:.1%} shorter, by a lower bound; --layers ranges searches them"

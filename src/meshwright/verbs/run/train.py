@@ -95,6 +95,7 @@ def _check_installed() -> None:
 
 
 def _needs(resolved: Resolved) -> "DataNeeds":
+    from meshwright.runtime.data.encoder_input import encoder_input
     from meshwright.runtime.data.open_data import DataNeeds
 
     model, workload = resolved.setting.model, resolved.setting.workload
@@ -106,6 +107,7 @@ def _needs(resolved: Resolved) -> "DataNeeds":
         global_batch=workload.global_batch,
         model_folder=folder,
         documents=workload.documents,
+        encoder=encoder_input(model.architecture.encoder, workload.encoder_lengths),
     )
 
 

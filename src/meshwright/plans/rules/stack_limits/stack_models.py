@@ -42,6 +42,8 @@ def missing_model(arch: Architecture, stack: Stack) -> list[Problem]:
 
 
 def _why_missing(arch: Architecture, stack: Stack) -> str:
+    if arch.encoder is not None and not stack.encoders:
+        return f"{stack.id} does not have {arch.name}: no model with an encoder"
     details = "; ".join(MODEL_RULES[stack.name](arch)) if stack.name in MODEL_RULES else ""
     if details:
         return f"{stack.id} does not have {arch.name}: {details}"
