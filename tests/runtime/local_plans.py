@@ -11,7 +11,6 @@ from meshwright.cluster.load import load_cluster
 from meshwright.model.encoder import TextEncoder, VisionEncoder
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import is_matrix, named_parameters
-from meshwright.model.transforms.shrunk_encoder import IMAGES
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
@@ -25,11 +24,13 @@ from meshwright.runtime.state.shard_pieces import pieces_of, whole_tensors
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.stack.load import load_stack
+from meshwright.workload.images import Images
 from meshwright.workload.optimizer_choice import ADAMW
 from meshwright.workload.workload import Workload
 
 SEQ_LEN = 24
 ENCODER_TOKENS = 16
+IMAGES = Images(per_sequence=2, tokens=24)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""Shrink an encoder to small sizes with the same structure, and the inputs that go with it."""
+"""Shrink an encoder to small sizes with the same structure."""
 
 from dataclasses import replace
 
 from meshwright.model.encoder import Encoder, TextEncoder, VisionEncoder
-from meshwright.workload.images import Images
 
 LAYERS = 2
 BUCKETS, MAX_DISTANCE = 8, 6
@@ -12,9 +11,6 @@ HEAD_DIM = 8
 PATCH_ELEMENTS = 6
 WINDOW = 4
 """Patches of a window's side."""
-IMAGES = Images(per_sequence=2, tokens=24)
-"""Of 4 × 6 patches each: a whole window, and a smaller one at the edge."""
-ENCODER_TOKENS = 24
 
 
 def shrunk_encoder(encoder: Encoder, tp: int, width: int) -> Encoder:
