@@ -113,8 +113,7 @@ def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
         return _loss_of(trial, tensors, batch, batch.counted, trial.bounded)
     losses = []
     for own, rows in parts:
-        begins = None if batch.begins is None else batch.begins[rows]
-        part = Batch(batch.tokens[rows], batch.labels[rows], begins)
+        part = batch.of(rows)
         bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[rows])
         losses.append(_loss_of(trial, own, part, batch.counted, bounded, share=1 / len(parts)))
     return torch.stack(losses).sum()
@@ -140,7 +139,16 @@ def _loss_of(
         batch.begins,
         bounded,
         share,
+        encoder=_as_parameters(batch.encoder, tensors),
+        images=trial.images,
     )
+
+
+def _as_parameters(given: torch.Tensor | None, tensors: Tensors) -> torch.Tensor | None:
+    """Return an encoder's input with patches in the element type of the parameters."""
+    if given is None or not given.is_floating_point():
+        return given
+    return given.to(tensors["embed.patch_embed.weight"].dtype)
 
 
 @torch.no_grad()

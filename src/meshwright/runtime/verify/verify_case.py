@@ -4,7 +4,7 @@ The fraction of masked labels differs from sequence to sequence, so that ranks c
 of means is not the mean. Parameters deviate enough for attention scores to matter, and gradients are clipped. The
 learning rate is large, and ε is no smaller than a usual gradient: values near zero then do not magnify their rounding,
 and the parameters depend on the scale of gradients, which AdamW otherwise ignores. Each packed sequence has other
-document borders: many short documents, few, or one.
+document borders: many short documents, few, or one. An encoder reads a random text, or patches of normal numbers.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,14 @@ from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
 from meshwright.runtime.comm.process_groups import SEQUENCE_RANKS
+from meshwright.runtime.data.encoder_input import EncoderInput, blank_image_rows, encoder_input
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.workload.base_types import QUANTISED
+from meshwright.workload.images import Images
 
 STEPS = 3
 SEED = 0
@@ -45,6 +47,11 @@ class Batch(rank_micro_batches.StepBatch):
     def counted(self) -> int:
         """Labels that count, over all sequences."""
         return int((self.labels != IGNORED).sum())
+
+    def of(self, rows: slice) -> "Batch":
+        """Return the batch of some of the sequences."""
+        begins, encoder = (None if field is None else field[rows] for field in (self.begins, self.encoder))
+        return Batch(self.tokens[rows], self.labels[rows], begins, encoder)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,11 @@ class VerifyCase:
         return [self._batch(SEED + step) for step in range(STEPS)]
 
     @property
+    def images(self) -> Images | None:
+        """The images of each sequence; None without any."""
+        return self.program.parts[0].shape.encoder.images
+
+    @property
     def bounded(self) -> Bounded | None:
         """The capacity scope of every token; None without a capacity."""
         program = self.program
@@ -91,9 +103,23 @@ class VerifyCase:
         size = (self.sequences, int(self.program.parts[0].shape.seq_len))
         tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
         masked = torch.rand(size, generator=draw) < self._in_turn(MASKED)
-        masked[0, 0] = False
-        begins = self._begins(draw) if self.program.parts[0].shape.documents else None
-        return Batch(tokens, labels.masked_fill(masked, IGNORED), begins)
+        shape = self.program.parts[0].shape
+        read = encoder_input(self.model.architecture.encoder, shape.encoder)
+        masked[0, read.rows - 1 if read is not None and read.rows else 0] = False
+        labels = labels.masked_fill(masked, IGNORED)
+        begins = self._begins(draw) if shape.documents else None
+        if read is None:
+            return Batch(tokens, labels, begins)
+        blank_image_rows(tokens, labels, read.rows)
+        return Batch(tokens, labels, begins, self._read(read, draw))
+
+    def _read(self, size: EncoderInput, draw: torch.Generator) -> torch.Tensor:
+        """Return random token ids or patches for an encoder."""
+        if size.elements:
+            return torch.randn(
+                (self.sequences, size.tokens, size.elements), generator=draw, dtype=torch.float32
+            )
+        return torch.randint(self.model.architecture.vocab, (self.sequences, size.tokens), generator=draw)
 
     def _begins(self, draw: torch.Generator) -> torch.Tensor:
         """Return the begin of each token's document."""
