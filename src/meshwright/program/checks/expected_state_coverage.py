@@ -7,6 +7,7 @@ divide. With a tied table and both ends on one rank the head's row leaves the ta
 vocabulary that is spread over pipeline ranks every share's rows count its own part of the tables.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -35,7 +36,7 @@ DENSE_AXES, EXPERT_AXES = ("tp",), ("ep", "etp")
 class Unit:
     """A part of the parameters of one block of a stage: what one row of each kind of state is for.
 
-    ``index`` is that of the part of the Program.
+    ``index`` is that of the part of the Program. ``repeat`` blocks of the stage are alike.
     """
 
     stage: int
@@ -45,6 +46,7 @@ class Unit:
     parameters: tuple[Parameter, ...]
     matrices: frozenset[str] = frozenset()
     index: int = 0
+    repeat: int = 1
 
     def with_state(self, kind: StateKind) -> Iterator["Unit"]:
         """Yield the unit's parameters with a state of this kind; frozen ones have no gradient or optimizer.
@@ -88,7 +90,7 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
     """Every unit of every stage, in the order of the state table."""
     of_muon = program.stack.optimizer.kind.of_matrices
     for stage in program.sections:
-        for block, layers in _layers_of(stage, model, program).items():
+        for block, (layers, repeat) in _layers_of(stage, model, program).items():
             for of in PARAMETER_CLASSES:
                 parameters = _parameters(model, model.blocks[block], of, ends_together(program))
                 if stage in program.shares:
@@ -97,7 +99,14 @@ def units(program: Program, model: ModelGraph) -> Iterator[Unit]:
                 if parameters:
                     apart = matrix_names([model.blocks[block]]) if of_muon else frozenset[str]()
                     yield Unit(
-                        stage.index, name, of, layers, parameters, apart, program.parts.of_blocks[block]
+                        stage.index,
+                        name,
+                        of,
+                        layers,
+                        parameters,
+                        apart,
+                        program.parts.of_blocks[block],
+                        repeat,
                     )
 
 
@@ -115,7 +124,7 @@ def cover(program: Program, unit: Unit, kind: StateKind, *, sharded: bool) -> Co
     copies = sum((tensors // prod(cuts.values()) - 1) * p.elements for p, cuts in cut)
     held = whole if sharded and part.shape.state_share else local * shards
     padding = held * tensors - elements - copies
-    repeat = max(1, len(unit.layers))
+    repeat = unit.repeat
     return Coverage(unit, kind, local, repeat * elements, repeat * copies, repeat * padding)
 
 
@@ -176,8 +185,11 @@ def _local(parameter: Parameter, cuts: Mapping[int, int], program: Program, part
     return prod(-(-n // cuts.get(dim, 1)) for dim, n in enumerate(padded_shape(parameter, program, part)))
 
 
-def _layers_of(stage: Stage, model: ModelGraph, program: Program) -> dict[int, tuple[int, ...]]:
-    """Block → the layers of this stage that have its name and its part; none for embedding and head."""
+def _layers_of(stage: Stage, model: ModelGraph, program: Program) -> dict[int, tuple[tuple[int, ...], int]]:
+    """Return by block the layers of this stage that have its name and part, and the number of blocks.
+
+    Embedding, encoder and head are no layers.
+    """
 
     def key(block: int) -> tuple[str, int]:
         return model.blocks[block].name, program.parts.of_blocks[block]
@@ -188,7 +200,8 @@ def _layers_of(stage: Stage, model: ModelGraph, program: Program) -> dict[int, t
     for block, number in zip(layers, stage.layers, strict=False):
         like = named[key(block)]
         found[like] = (*found[like], number)
-    return found
+    repeats = Counter(named[key(block)] for block in stage.blocks)
+    return {block: (layers, repeats[block]) for block, layers in found.items()}
 
 
 def _parameters(

@@ -114,10 +114,9 @@ def _row_problems(entry: StateEntry, row: Coverage) -> Iterator[Problem]:
     if entry.layout not in (unit.axes, unit.axes + unit.shard_axes):
         rule = f"its elements are cut over {unit.axes}, and perhaps over {unit.shard_axes}"
         yield Problem(f"{field}.layout", entry.layout, rule, str(unit.axes))
-    if entry.layers != unit.layers or entry.repeat != max(1, len(unit.layers)):
-        yield Problem(
-            f"{field}.layers", entry.layers, f"the stage has layers {unit.layers}", str(unit.layers)
-        )
+    if entry.layers != unit.layers or entry.repeat != unit.repeat:
+        rule = f"the stage has layers {unit.layers}, {unit.repeat} blocks of this kind"
+        yield Problem(f"{field}.layers", entry.layers, rule, str(unit.layers))
     if entry.elements != row.local:
         rule = f"elements·ranks must be {row.elements} of the model + {row.copies} copies + {row.padding} padding"
         yield Problem(f"{field}.elements", entry.elements, rule, str(row.local))
