@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.cluster.load import load_cluster
 from meshwright.model.architecture import Architecture, Experts, LinearLayers, StateSpaceLayers
+from meshwright.model.encoder import TextEncoder, VisionEncoder
 from meshwright.model.operators.blocks import build_graph
 from meshwright.plans.context_parallel import Context
 from meshwright.plans.forms.conversion import expand
@@ -24,12 +25,14 @@ from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
 from meshwright.plans.rules.batch_and_pipeline import PIPELINE_RULES
 from meshwright.plans.rules.context_parallel import context_dimensions, context_heads
 from meshwright.plans.rules.degrees import DEGREE_RULES
+from meshwright.plans.rules.encoder_models import ENCODER_RULES
 from meshwright.plans.rules.rule_input import RuleInput
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
 from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.load import load_stack
+from meshwright.workload.images import Images
 from meshwright.workload.workload import Workload
 
 SEQ_LEN = 2048
@@ -102,11 +105,41 @@ STATE_SPACE = replace(
     ),
 )
 
+TEXT_ENCODER = replace(
+    TIED,
+    name="text-encoder",
+    kv_heads=16,
+    positions="relative",
+    encoder=TextEncoder(layers=12, buckets=32, max_distance=128),
+)
+VISION_ENCODER = replace(
+    TIED,
+    name="vision-encoder",
+    tied_embeddings=False,
+    encoder=VisionEncoder(
+        layers=8,
+        hidden=512,
+        heads=8,
+        intermediate=1408,
+        patch_elements=1176,
+        merge=2,
+        window=8,
+        whole_image=(False, False, False, True) * 2,
+    ),
+)
+
 MODELS = {architecture.name: build_graph(architecture) for architecture in (TIED, UNTIED, SPARSE)}
 LINEAR_MODELS = {LINEAR.name: build_graph(LINEAR)}
 """With linear attention in most layers: in tests of their own."""
 STATE_SPACE_MODELS = {STATE_SPACE.name: build_graph(STATE_SPACE)}
 """With Mamba-2 in most layers: in a test of their own."""
+ENCODER_MODELS = {arch.name: build_graph(arch) for arch in (TEXT_ENCODER, VISION_ENCODER)}
+"""With an encoder before the decoder: in tests of their own."""
+ENCODER_INPUTS = {
+    TEXT_ENCODER.name: {"encoder_tokens": 1024},
+    VISION_ENCODER.name: {"images": Images(per_sequence=2, tokens=1280)},
+}
+"""What encoders read, as the workload says it."""
 CLUSTERS = {
     "h100-sxm-80gb x 8": 64,
     "a100-sxm-80gb x 16": 64,
@@ -196,9 +229,9 @@ def family(
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
     workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
     setting = Setting(
-        (MODELS | LINEAR_MODELS | STATE_SPACE_MODELS)[model],
+        (MODELS | LINEAR_MODELS | STATE_SPACE_MODELS | ENCODER_MODELS)[model],
         load_cluster(cluster),
-        Workload(**workload),
+        Workload(**workload, **ENCODER_INPUTS.get(model, {})),
         load_stack(stack),
     )
     header = ShortPlan(
@@ -256,7 +289,8 @@ def _legal_plans(
         case = RuleInput(
             expand(plan, setting.model.architecture), setting.model, setting.cluster, setting.stack
         )
-        problems = (problem for rule in (*DEGREE_RULES, *PIPELINE_RULES) for problem in rule(case))
+        rules = (*DEGREE_RULES, *PIPELINE_RULES, *ENCODER_RULES)
+        problems = (problem for rule in rules for problem in rule(case))
         if not any(problem.severity == "error" for problem in problems):
             yield plan
 

@@ -15,6 +15,7 @@ from lattice_plans import (
     CONTEXTS,
     DELAYED,
     DELAYED_UNITS,
+    ENCODER_MODELS,
     LINEAR_MODELS,
     MODELS,
     SEQ_LEN,
@@ -180,6 +181,14 @@ def test_closed_forms_equal_the_simulated_program_with_linear_attention(cluster,
 @pytest.mark.parametrize("model", STATE_SPACE_MODELS)
 @pytest.mark.parametrize("stack", ["generic", "meshwright", "megatron-lm-2021"])
 def test_closed_forms_equal_the_simulated_program_with_state_spaces(stack, model, schedules):
+    hold_together(family(model, "h100-sxm-80gb x 8", stack, PLANS_PER_FAMILY, seed=0, schedules=schedules))
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("schedules", [WHOLE, SPLIT], ids=["whole", "split"])
+@pytest.mark.parametrize("model", ENCODER_MODELS)
+@pytest.mark.parametrize("stack", ["generic", "meshwright", "megatron-lm-2021"])
+def test_closed_forms_equal_the_simulated_program_with_an_encoder(stack, model, schedules):
     hold_together(family(model, "h100-sxm-80gb x 8", stack, PLANS_PER_FAMILY, seed=0, schedules=schedules))
 
 

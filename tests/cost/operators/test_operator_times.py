@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from lattice_plans import LINEAR_MODELS, MODELS, SEQ_LEN, STATE_SPACE_MODELS
+from lattice_plans import ENCODER_MODELS, LINEAR_MODELS, MODELS, SEQ_LEN, STATE_SPACE_MODELS
 
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.operators.kernel_and_collective_times import hardware_times_for
@@ -18,7 +18,9 @@ from meshwright.model.operators.operator_types import (
     ExpertLowRank,
     LeaveTensor,
     Linear,
+    MergePatches,
     Operator,
+    SharedValue,
 )
 from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.context_parallel import Context
@@ -27,11 +29,11 @@ from meshwright.stack.load import load_stack
 from meshwright.workload.adapter import Adapter
 from meshwright.workload.packed_documents import Documents
 
-WITHOUT_ARITHMETIC = {EnterTensor, LeaveTensor, Combine}
+WITHOUT_ARITHMETIC = {MergePatches, SharedValue, EnterTensor, LeaveTensor, Combine}
 ADAPTED = [with_adapters(graph, Adapter(rank=8)) for graph in MODELS.values()]
 OPERATORS = {
     (type(op).__name__, op.name): op
-    for graph in (*MODELS.values(), *LINEAR_MODELS.values(), *STATE_SPACE_MODELS.values(), *ADAPTED)
+    for graph in (*(MODELS | LINEAR_MODELS | STATE_SPACE_MODELS | ENCODER_MODELS).values(), *ADAPTED)
     for block in graph.blocks
     for op in block.operators
 }
