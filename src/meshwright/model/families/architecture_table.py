@@ -44,7 +44,7 @@ from meshwright.model.families.moe_decoders import (
     qwen3_moe,
 )
 from meshwright.model.families.numerics_table import read_numerics
-from meshwright.model.families.qwen2_5_vl import vision_encoder
+from meshwright.model.families.qwen_vl import vision_encoder
 from meshwright.model.families.state_space_decoders import granitemoehybrid
 from meshwright.model.families.t5 import t5
 
@@ -118,7 +118,10 @@ def _with_vision(config: Mapping[str, object], fields: Fields, arch: Architectur
     whole = config.get("model_type")
     if config.get(VISION) is None or not isinstance(whole, str) or whole not in VISION_ENCODERS:
         return arch
-    vision = fields.part(config, "").mapping(VISION)
+    file = fields.part(config, "")
+    vision = file.mapping(VISION)
+    if not file.sound(VISION):
+        return arch
     encoder = VISION_ENCODERS[whole](vision, arch)
     assumed = tuple((f"{VISION}.{key}", value) for key, value in vision.assumed)
     return replace(arch, family=whole, encoder=encoder, assumed=arch.assumed + assumed)

@@ -34,7 +34,7 @@ from meshwright.model.families.moe_numerics import (
     mixtral,
     qwen_moe,
 )
-from meshwright.model.families.qwen2_5_vl import qwen2_5_vl_numerics
+from meshwright.model.families.qwen_vl import qwen2_5_vl_numerics
 from meshwright.model.families.state_space_decoders import granitemoehybrid_numerics
 from meshwright.model.families.t5 import t5_numerics
 from meshwright.model.numerics import Numerics

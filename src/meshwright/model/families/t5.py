@@ -1,6 +1,6 @@
 """Read T5 (arXiv 1910.10683): version 1.0, and 1.1 with its gated feed-forward and a head of its own (FLAN-T5 too).
 
-Keys and defaults are those of transformers 5.23 (``configuration_t5.py``). Encoder and decoder have the same widths.
+Keys and defaults are those of transformers 5.23. Encoder and decoder have the same widths.
 Relative positions have no limit: ``max_positions`` is the length of pre-training if the file has none.
 """
 

@@ -1,6 +1,6 @@
 """Read Qwen2.5-VL (arXiv 2502.13923) with its vision tower: ``vision_config``, and rotations by row and column.
 
-Keys and defaults are those of transformers 5.23 (``configuration_qwen2_5_vl.py``). The text tower is read by
+Keys and defaults are those of transformers 5.23. The text tower is read by
 ``model/families/dense_decoders.py``; a file without ``vision_config`` has nothing else.
 """
 
@@ -88,7 +88,7 @@ def _head_dim(vision: Fields, hidden: int, heads: int) -> None:
 def _channels(vision: Fields) -> int:
     """Read ``in_channels``; older files name it ``in_chans``, which transformers ignores."""
     channels = vision.size("in_channels", default=3)
-    older = vision.size("in_chans", default=channels)
+    older = vision.size("in_chans") if vision.has("in_chans") else channels
     if vision.sound("in_channels", "in_chans") and older != channels:
         rule = f"in_chans = {older}, but transformers reads in_channels = {channels}"
         vision.unsupported("in_chans", older, rule, f'"in_channels": {older}, without in_chans')
@@ -106,7 +106,7 @@ def _window(vision: Fields, merge: int, side: int) -> int:
 
 def _whole_image(vision: Fields, layers: int) -> tuple[bool, ...]:
     """Read which layers attend to the whole image, by default every eighth up to layer 31."""
-    rule = f"layers in [0, {layers})"
-    given = vision.items(WHOLE_IMAGE, lambda layer: _is_whole(layer, 0, layers), rule)
+    most = layers if vision.sound("depth") else LARGEST_COUNT
+    given = vision.items(WHOLE_IMAGE, lambda layer: _is_whole(layer, 0, most), f"layers in [0, {most})")
     chosen = {7, 15, 23, 31} if given is None else set(given)
     return tuple(layer in chosen for layer in range(layers))
