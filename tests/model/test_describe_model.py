@@ -20,7 +20,9 @@ def test_blocks_add_up(name: str) -> None:
     for key, minus in (("parameters", tied), ("parameters_active", tied), ("flops_per_token_forward", 0)):
         total = sum(block["repeat"] * block[key] for block in told["blocks"])
         assert told[key] == pytest.approx(total - minus, rel=1e-12)
-    assert sum(repeat for _, repeat in told["chain"]) == graph.architecture.layers + 2
+    encoder = graph.architecture.encoder
+    further = 0 if encoder is None else encoder.layers + 1  # its layers, and its end
+    assert sum(repeat for _, repeat in told["chain"]) == graph.architecture.layers + 2 + further
     assert told["source"] == graph.source
 
 

@@ -1,5 +1,6 @@
 """Small models keep a model's structure and arithmetic, and lose its size."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -57,13 +58,20 @@ def test_structure_and_arithmetic_are_the_same(pair):
 
 def test_tensors_are_those_of_a_model_with_fewer_layers(pair):
     (large, ends), (small, small_ends) = map(_cuts, pair)
-    assert small_ends == ends
+    assert {_first_layer(name): cut for name, cut in small_ends.items()} == {
+        _first_layer(name): cut for name, cut in ends.items()
+    }
     kinds = {kind: layer for layer, kind in zip(large, _kinds(pair[0]), strict=True)}
     assert [small[layer] for layer in small] == [large[kinds[kind]] for kind in _kinds(pair[1])]
 
 
+def _first_layer(name):
+    """The name in the first layer of an encoder, whose layers are alike."""
+    return re.sub(r"^encoder\.\d+", "encoder.0", name)
+
+
 def _cuts(graph):
-    """By layer, and of embedding and head: which dim of each tensor is cut."""
+    """By layer, and of embedding, encoder and head: which dim of each tensor is cut."""
     layers, ends = {}, {}
     for name, parameter in named_parameters(graph).items():
         cut = (parameter.tp_dim, parameter.ep_dim, len(parameter.shape))
@@ -98,7 +106,7 @@ def _layers(arch):
 def test_it_is_small_and_tp_divides_all_but_the_vocabulary(pair):
     model, small = pair
     arch, tp = small.architecture, degree(model.name)
-    assert small.parameters < 200_000
+    assert small.parameters < (200_000 if arch.encoder is None else 300_000)
     assert not [n for n in (arch.heads, arch.kv_heads, arch.hidden, arch.intermediate) if n % tp]
     assert arch.vocab == VOCABULARY
     assert arch.max_positions >= SEQ_LEN
@@ -106,6 +114,9 @@ def test_it_is_small_and_tp_divides_all_but_the_vocabulary(pair):
 
 def test_scores_keep_their_scale_relative_to_the_width_of_a_head(pair):
     large, small = (graph.architecture for graph in pair)
+    if large.positions == "relative":  # T5's scores have no scale
+        assert set(small.numerics.attention_scales) == {1.0}
+        return
     relative = large.numerics.attention_scales[0] * large.head_dim**0.5
     assert small.numerics.attention_scales[0] * small.head_dim**0.5 == pytest.approx(relative)
 

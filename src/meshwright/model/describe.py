@@ -5,6 +5,7 @@ from dataclasses import asdict, fields, replace
 
 from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture
+from meshwright.model.encoder import VisionEncoder
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.numerics import UNKNOWN
 from meshwright.model.operators.operator_types import Operator
@@ -63,6 +64,11 @@ def _operator(operator: Operator) -> dict[str, object]:
         for field in fields(operator)
         if field.name not in ("name", "place", "parameters")
     }
+    for key, usual in (("tokens", "text"), ("merged", 1)):
+        if sizes[key] == usual:
+            del sizes[key]
+    if "borrows" in sizes:
+        sizes["borrows"] = [parameter.name for parameter in sizes["borrows"]]
     shapes = {parameter.name: list(parameter.shape) for parameter in operator.parameters}
     head = {"name": operator.name, "type": type(operator).__name__, "place": operator.place}
     return {**head, **sizes, "parameters": shapes}
@@ -81,4 +87,6 @@ def _architecture(arch: Architecture) -> dict[str, object]:
         data["linear"]["layers"] = sum(arch.linear.layers)
     if arch.state_space is not None:
         data["state_space"]["layers"] = sum(arch.state_space.layers)
+    if isinstance(arch.encoder, VisionEncoder):
+        data["encoder"]["whole_image"] = sum(arch.encoder.whole_image)
     return data

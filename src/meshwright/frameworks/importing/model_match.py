@@ -39,9 +39,9 @@ def sizes_of_model(arch: Architecture) -> dict[str, Fact]:
 
 
 def matching_zoo_models(foreign: ImportedFile) -> list[str]:
-    """Return the models of the zoo that have all sizes of the file; none where it has too few sizes.
+    """Return the decoders of the zoo that have all sizes of the file; none where it has too few sizes.
 
-    Of models with the same sizes it is the one that stands for all of them.
+    Of models with the same sizes it is the one that stands for all of them. A file has no sizes of an encoder.
     """
     said = {p.removeprefix(PREFIX): f.value for p, f in foreign.facts.items() if p.startswith(PREFIX)}
     if not set(ENOUGH) <= set(said):
@@ -52,7 +52,9 @@ def matching_zoo_models(foreign: ImportedFile) -> list[str]:
 
 def _has(foreign: ImportedFile, arch: Architecture, said: Mapping[str, int]) -> bool:
     sizes = _compared_sizes(foreign, arch)
-    return (arch.moe is not None) == ("experts" in said) and all(
+    if arch.encoder is not None or (arch.moe is not None) != ("experts" in said):
+        return False
+    return all(
         _same(name, value, sizes[name]) if name in sizes else name == DENSE_WIDTH
         for name, value in said.items()
     )
