@@ -27,15 +27,24 @@ from meshwright.plans.context_parallel import Context
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.stack.load import load_stack
 from meshwright.workload.adapter import Adapter
+from meshwright.workload.encoder_lengths import EncoderLengths
+from meshwright.workload.images import Images
 from meshwright.workload.packed_documents import Documents
 
 WITHOUT_ARITHMETIC = {MergePatches, SharedValue, EnterTensor, LeaveTensor, Combine}
 ADAPTED = [with_adapters(graph, Adapter(rank=8)) for graph in MODELS.values()]
 OPERATORS = {
     (type(op).__name__, op.name): op
-    for graph in (*(MODELS | LINEAR_MODELS | STATE_SPACE_MODELS | ENCODER_MODELS).values(), *ADAPTED)
+    for graph in (*(MODELS | LINEAR_MODELS | STATE_SPACE_MODELS).values(), *ADAPTED)
     for block in graph.blocks
     for op in block.operators
+}
+OF_ENCODERS = {
+    (type(op).__name__, op.name): op
+    for graph in ENCODER_MODELS.values()
+    for block in graph.blocks
+    for op in block.operators
+    if op.tokens == "encoder" or type(op) not in {type(other) for other in OPERATORS.values()}
 }
 STACKS = {name: load_stack(name) for name in ("megatron-core", "megatron-lm-2021", "deepspeed")}
 SHAPE = LocalShape(micro_batch=2, seq_len=SEQ_LEN, cp=1, tp=1, ep=1, etp=1, vocab_multiple=128)
@@ -55,7 +64,9 @@ def test_every_kind_of_operator_has_a_rule_or_no_arithmetic():
     kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Operator)} - {Operator}
     assert set(RULES) | WITHOUT_ARITHMETIC == kinds
     assert not set(RULES) & WITHOUT_ARITHMETIC
-    assert {type(op) for op in OPERATORS.values()} == kinds, "the test's models use every kind"
+    assert {type(op) for op in (OPERATORS | OF_ENCODERS).values()} == kinds, (
+        "the test's models use every kind"
+    )
 
 
 @pytest.mark.parametrize("op", OPERATORS.values(), ids=lambda op: op.name)
@@ -175,3 +186,29 @@ def test_short_documents_are_even_over_contiguous_pieces():
         assert share(Documents((SEQ_LEN,)), ring) == pytest.approx(2 - 1 / ring)
         assert 1 < share(Documents((SEQ_LEN // 2 + 1,)), ring) < 2 - 1 / ring
         assert share(Documents((SEQ_LEN // 64,)), ring) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("phase", ["F", "I", "W"])
+@pytest.mark.parametrize("name", [key for key, op in OF_ENCODERS.items() if op.tokens == "encoder"], ids=str)
+def test_an_operator_takes_as_long_over_the_tokens_of_an_encoder_as_over_text(name, phase):
+    op, images = OF_ENCODERS[name], Images(per_sequence=2, tokens=640)
+    read = EncoderLengths(images.patches, images)
+    of_text = operator_seconds(
+        replace(op, tokens="text", merged=1), phase, local(encoder=read, seq_len=images.patches // op.merged)
+    )
+    assert operator_seconds(op, phase, local(encoder=read)) == of_text
+
+
+def test_attention_takes_less_time_within_windows_than_within_images():
+    images = Images(per_sequence=2, tokens=640)
+    whole = next(
+        op
+        for block in ENCODER_MODELS["vision-encoder"].blocks
+        for op in block.operators
+        if isinstance(op, Attention) and op.merge and op.side is None
+    )
+    windows, of_images, once = (
+        operator_seconds(op, "F", local(encoder=EncoderLengths(images.patches, images)))
+        for op in (replace(whole, side=8), whole, replace(whole, merge=0))
+    )
+    assert windows < of_images < once
