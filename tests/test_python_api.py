@@ -1,6 +1,7 @@
 """The verbs as Python functions: keywords, repeated calls, documents equal to ``--json``, printed tables, errors."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 from command_runs import plan_text, run, write
+from encoder_cases import VL
 from example_run_tables import random_rows
 from example_run_tables import write as write_runs
 
@@ -183,3 +185,16 @@ def test_the_import_is_light():
 def test_the_package_runs_as_a_module():
     done = subprocess.check_output([sys.executable, "-m", "meshwright", "--version"], text=True)
     assert done == f"meshwright {mw.__version__}\n"
+
+
+def test_images_are_a_text_or_a_mapping(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(VL), encoding="utf-8")
+    asked = {"on": ON, "seq_len": 2048, "global_batch": 16, "stack": "generic", "top": 1, "keep": "pp=1"}
+    found = [
+        mw.plan(str(file), **asked, images=images)
+        for images in ("2x1024", {"per_sequence": 2, "tokens": 1024})
+    ]
+    assert without_times(found[0].data) == without_times(found[1].data)
+    with pytest.raises(mw.InputError, match=r"workload\.images"):
+        mw.plan(str(file), **asked, images={"per_sequence": 2})

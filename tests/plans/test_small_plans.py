@@ -4,10 +4,11 @@ import random
 from itertools import combinations
 
 import pytest
+from encoder_cases import INPUTS, encoder_model
 
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError
-from meshwright.plans.forms.conversion import short_of_only_layout
+from meshwright.plans.forms.conversion import expand, short_of_only_layout
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.resolve import resolve, resolve_with
@@ -230,3 +231,30 @@ def test_an_optimizer_keeps_its_options_and_blocks_are_said_to_give_other_number
     other = plan_of("llama-3.1-70b", {"tp": 4, "dp_shard": 4}, workload=work, sharding="zero1")
     features = small_plans(other.long, other.setting.model, 4).features
     assert "other numbers" not in features["optimizer"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"), [("t5", {"tp": 4, "dp_shard": 16}), ("vl", {"pp": 4, "tp": 4, "dp_shard": 4})]
+)
+def test_small_plans_have_small_inputs_for_an_encoder(name, layout):
+    large = ShortPlan(
+        plan=1,
+        model=name,
+        cluster="h100-sxm-80gb x 64",
+        stack=OWN_STACK,
+        workload={"seq_len": 2048, "global_batch": 64, **INPUTS[name]},
+        layout=layout,
+        sharding="zero1",
+    )
+    graph = encoder_model(name)
+    plans = small_plans(expand(large, graph.architecture), graph, 8).plans
+    for small in plans:
+        assert "encoder" in small.features
+        again = resolve_with(small.long, small.model, load_cluster(small.long.cluster), load_stack(OWN_STACK))
+        workload = again.setting.workload
+        assert workload.encoder_lengths.tokens != workload.seq_len
+        if workload.images is not None:
+            encoder = small.model.architecture.encoder
+            assert workload.images.per_sequence > 1
+            assert len(set(workload.images.windows(encoder.merge, encoder.window))) > 1
+        assert str(workload.images or workload.encoder_tokens) in small.text

@@ -21,6 +21,7 @@ from meshwright.plans.context_parallel import parse_context, shortest
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.setting import Setting
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.search.algorithms.exhaustive import MATTERS
@@ -30,7 +31,6 @@ from meshwright.search.space.variants import Variants, leaves_open, usual_varian
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 from meshwright.verbs.plan.constraints import parse_keep
-from meshwright.workload.workload import Workload
 
 DENSE = {
     "model_type": "llama",
@@ -69,6 +69,42 @@ LATENT = DENSE | {
     "v_head_dim": 8,
 }
 MODELS = {"dense": DENSE, "learned": LEARNED, "sparse": SPARSE, "shared": SHARED, "latent": LATENT}
+TEXT_ENCODER = {
+    "model_type": "t5",
+    "vocab_size": 600,
+    "d_model": 96,
+    "d_kv": 8,
+    "d_ff": 240,
+    "num_layers": 3,
+    "num_decoder_layers": 4,
+    "num_heads": 12,
+}
+IMAGES = {
+    "model_type": "qwen2_5_vl",
+    "image_token_id": 1,
+    "text_config": DENSE
+    | {
+        "model_type": "qwen2_5_vl_text",
+        "num_hidden_layers": 4,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [2, 1, 1]},
+    },
+    "vision_config": {
+        "depth": 2,
+        "hidden_size": 48,
+        "intermediate_size": 36,
+        "num_heads": 6,
+        "out_hidden_size": 96,
+        "patch_size": 2,
+        "window_size": 8,
+        "fullatt_block_indexes": [1],
+    },
+}
+ENCODERS = {"text encoder": TEXT_ENCODER, "images": IMAGES}
+"""Models that need further inputs."""
+INPUTS: dict[str, dict[str, Any]] = {
+    "text encoder": {"encoder_tokens": 50},
+    "images": {"images": {"per_sequence": 2, "tokens": 24}},
+}
 DEVICES = (4, 5, 6, 8, 9, 10, 12, 14, 16, 18, 20, 24)
 STACKS = ("megatron-core", "torchtitan", "deepspeed", "maxtext", "llm-foundry", "megatron-lm-2021", "generic")
 LARGEST = 12_000
@@ -94,20 +130,20 @@ class Asked:
 
 def asked(kind: str, devices: int, stack: str, *, layers: int = 4, seq_len: int, batch: int, width: int = 1):
     """A question about a tiny model; ``width`` multiplies its widths."""
-    config = MODELS[kind] | {"num_hidden_layers": layers, "n_layer": layers}
+    config = ENCODERS.get(kind) or MODELS[kind] | {"num_hidden_layers": layers, "n_layer": layers}
     config |= {name: config[name] * width for name in WIDTHS if name in config}
     model = build_graph(read_architecture(config, kind, "a test"))
     cluster = f"h100-sxm-80gb x {devices}"
-    workload = Workload(seq_len=seq_len, global_batch=batch)
+    spec = WorkloadSpec(seq_len=seq_len, global_batch=batch, **INPUTS.get(kind, {}))
     header = ShortPlan(
         plan=1,
         model=kind,
         cluster=cluster,
-        workload=WorkloadSpec(seq_len=seq_len, global_batch=batch),
+        workload=spec,
         stack=stack,
     )
     every_model = replace(load_stack(stack), models=None)
-    return Asked(Setting(model, load_cluster(cluster), workload, every_model), header)
+    return Asked(Setting(model, load_cluster(cluster), workload_of(header), every_model), header)
 
 
 def random_question(seed: int) -> Asked:

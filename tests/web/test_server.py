@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from encoder_cases import CONFIGS, INPUTS
 from served import LONG, SMALL, ask, client
 
 from meshwright import api
@@ -53,6 +54,22 @@ def test_documents_are_those_of_the_verbs():
             assert again.json()["step_time_s"] == predicted.json()["step_time_s"]
             slower = await ask(found, "predict", {"plan": plan, "rates": {"memory_bandwidth": 0.5}})
             assert slower.json()["step_time_s"] > predicted.json()["step_time_s"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_model_with_an_encoder_is_asked_about_with_its_inputs(name):
+    async def work():
+        async with client() as found:
+            question = SMALL | {"model": json.dumps(CONFIGS[name]), "stack": "generic"}
+            without = await ask(found, "plan", question)
+            assert [one["field"] for one in without.json()["problems"]] == [
+                f"workload.{key}" for key in INPUTS[name]
+            ]
+            planned = await ask(found, "plan", question | INPUTS[name])
+            workload = planned.json()["plans"][0]["plan"]["workload"]
+            assert {key: workload[key] for key in INPUTS[name]} == INPUTS[name]
 
     asyncio.run(work())
 

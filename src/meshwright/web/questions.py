@@ -39,6 +39,13 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Images(Question):
+    """Images of each sequence, and patches of one."""
+
+    per_sequence: Count
+    tokens: Count
+
+
 class PlanQuestion(Question):
     """A question of ``plan``; the names are its options."""
 
@@ -50,6 +57,8 @@ class PlanQuestion(Question):
     precision: Words = "bf16"
     task: Words = "pretrain"
     optimizer: Words = "adamw"
+    encoder_tokens: Count | None = None
+    images: Images | None = None
     objective: Words = "throughput"
     tokens: Words | None = None
     budget: Number | None = None

@@ -1,7 +1,10 @@
 """``plan --keep`` and ``--forbid``: sets of operators, orders, sequences; and what is wrong with them."""
 
+import json
+
 import pytest
 from command_runs import refused, run
+from encoder_cases import CONFIGS
 
 QUESTION = ("plan", "llama-3.1-8b", "--on", "h100-sxm-80gb x 16", "--seq-len", "4096", "--global-batch", "64")
 
@@ -44,6 +47,43 @@ def test_lengths_of_documents_that_are_none_are_refused(said):
     done = run(*QUESTION, "--documents", said)
     assert done.code == 2
     assert "workload.documents" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "said", "workload"),
+    [
+        ("t5", "--encoder-tokens", "1k", {"encoder_tokens": 1024}),
+        ("vl", "--images", "2 x 1024", {"images": {"per_sequence": 2, "tokens": 1024}}),
+    ],
+)
+def test_inputs_of_encoders_are_in_the_plan(name, option, said, workload, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS[name]), encoding="utf-8")
+    question = (
+        "plan",
+        file,
+        *QUESTION[2:],
+        "--stack",
+        "generic",
+        "--keep",
+        "pp=1",
+        "--keep",
+        "sharding=zero1",
+    )
+    done = run(*question, option, said, "--top", "1", "--json")
+    assert done.code == 0, done.err
+    found = done.data["plans"][0]["plan"]["workload"]
+    assert {key: found[key] for key in workload} == workload
+    without = run(*question)
+    assert without.code == 2
+    assert f"{option} " in without.err
+
+
+@pytest.mark.parametrize("said", ["2", "2x", "x1024", "2x3x4", "-1x4", "1.5x4", "", "2xmany"])
+def test_images_that_are_no_two_numbers_are_refused(said):
+    done = run(*QUESTION, "--images", said)
+    assert done.code == 2
+    assert "workload.images" in done.err
 
 
 @pytest.mark.parametrize(

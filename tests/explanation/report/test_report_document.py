@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from encoder_cases import CONFIGS, INPUTS
 from explained_cases import QUESTION, in_full, plan, resolved
 
 from meshwright import api
@@ -142,3 +143,22 @@ def test_other_numbers_of_devices_keep_the_batch():
     assert times == sorted(times, reverse=True)
     twice = resolved(cluster="h100-sxm-80gb x 16", layout={"pp": 2, "dp_shard": 4, "tp": 2})
     assert by_factor[2.0]["step_time_s"] == pytest.approx(unsearched(twice).report.step_time_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("t5", "2,048 tokens and 512 for the encoder on"), ("vl", "each with 2 images of 1,024 patches, on")],
+)
+def test_the_answer_says_what_an_encoder_reads(name, words, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS[name]), encoding="utf-8")
+    plan = {
+        "plan": 1,
+        "model": str(file),
+        "cluster": "h100-sxm-80gb x 8",
+        "stack": "generic",
+        "workload": {"seq_len": 2048, "global_batch": 64, **INPUTS[name]},
+        "layout": {"dp_shard": 8},
+        "sharding": "zero1",
+    }
+    assert words in report_document(file_report(plan, search=False), silent)["sentence"]

@@ -101,3 +101,10 @@ def flow(mapping):
 def test_the_default_is_none_at_all():
     assert Offload().rule.share == 0
     assert Offload(activations="all").rule.share == 1
+
+
+def test_a_vocabulary_spread_over_one_rank_is_refused_with_offload_too():
+    spread = {"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}}
+    able = replace(ABLE, vocabularies=("vocab-1",))
+    (problem,) = problems(long_plan({"dp_shard": 64}, offload=HALF, pipeline=spread), able)
+    assert problem.field == "pipeline.schedule.vocabulary"

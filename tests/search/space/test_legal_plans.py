@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_questions import (
+    ENCODERS,
     MODELS,
     as_set,
     asked,
@@ -38,6 +39,15 @@ def test_a_stack_without_sequence_parallelism_has_plans_with_whole_sequences(kin
     plans = _check_space(question).plans
     assert len(plans) >= 20
     assert (plans.tp > 1).any() == without
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize(("devices", "seq_len"), [(4, 48), (6, 60), (8, 64)])
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_encoders_leave_the_plans_that_their_rules_allow(kind, devices, seq_len):
+    plans = _check_space(asked(kind, devices, "generic", seq_len=seq_len, batch=devices)).plans
+    assert (plans.tp > 1).any()
+    assert (plans.pp > 1).any() == (kind == "images")
 
 
 def _check_space(question):

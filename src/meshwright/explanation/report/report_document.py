@@ -106,7 +106,8 @@ def _encoder_words(workload: Workload) -> str:
     """Return what an encoder reads for each sequence, in words; empty without one."""
     images, tokens = workload.images, workload.encoder_tokens
     if images is not None:
-        return f", each with {images.per_sequence:,} image(s) of {images.tokens:,} patches,"
+        many = "1 image" if images.per_sequence == 1 else f"{images.per_sequence:,} images"
+        return f", each with {many} of {images.tokens:,} patches,"
     return "" if tokens is None else f" and {tokens:,} for the encoder"
 
 

@@ -51,7 +51,8 @@ def offload_has_effect(case: RuleInput) -> Iterator[Problem]:
         return
     chunks = case.plan.pipeline.virtual_stages
     if (
-        choice.fault(1, count)
+        choice.form is not None
+        or choice.fault(1, count)
         or (choice.in_flight or chunks) < chunks
         or (kind.fixed_chunks or chunks) != chunks
         or count % kind.micro_batch_multiple(1)

@@ -69,13 +69,13 @@ def _not_trained(workload: Workload) -> Iterator[Problem]:
     """Yield what of a workload this release does not do with an encoder."""
     documents, optimizer = workload.documents, workload.optimizer
     if documents is not None:
-        rule = f"packed documents of a model with an encoder {NOT_YET}"
+        rule = f"a model with an encoder and packed documents {NOT_YET}"
         yield Problem("workload.documents", str(documents), rule, "leave documents out")
     if workload.task == "lora":
-        rule = f"adapters of a model with an encoder {NOT_YET}"
+        rule = f"a model with an encoder and adapters {NOT_YET}"
         yield Problem("workload.task", workload.task, rule, "task: sft")
     if optimizer.forward_only:
-        rule = f"{optimizer.name} on a model with an encoder {NOT_YET}"
+        rule = f"a model with an encoder and {optimizer.name} {NOT_YET}"
         yield Problem("workload.optimizer", optimizer.name, rule, "optimizer: adamw")
 
 

@@ -32,12 +32,9 @@ class EncoderInput:
     images: Images | None = None
 
     @property
-    def key(self) -> str:
-        """The key of a plan's workload that sets it."""
-        return "encoder_tokens" if self.images is None else "images"
-
-    def __str__(self) -> str:
-        return str(self.images or self.tokens)
+    def identity(self) -> dict[str, object]:
+        """The key of a plan's workload that sets it, with its value."""
+        return {"encoder_tokens": self.tokens} if self.images is None else {"images": str(self.images)}
 
     def empty(self, sequences: int) -> NDArray[np.int64] | NDArray[np.float32]:
         """Return an array for the input of so many sequences: token ids, or patches in float32."""

@@ -39,11 +39,6 @@ class DataNeeds:
     documents: Documents | None = None
     encoder: EncoderInput | None = None
 
-    @property
-    def encoder_identity(self) -> dict[str, object]:
-        """The entry of the data's identity that says what an encoder reads."""
-        return {} if self.encoder is None else {self.encoder.key: str(self.encoder)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
@@ -119,7 +114,7 @@ def _synthetic(options: TrainingOptions, needs: DataNeeds) -> TrainingData:
             "noise": training.noise,
             **size,
             **packed,
-            **needs.encoder_identity,
+            **(needs.encoder.identity if needs.encoder else {}),
         },
         facts=facts,
     )
@@ -206,7 +201,7 @@ def _of_files(source: _Source, options: TrainingOptions, needs: DataNeeds) -> Tr
             "mask_document_starts": options.mask_document_starts,
             "end_of_document": end,
             **({"documents": "apart"} if needs.documents else {}),
-            **needs.encoder_identity,
+            **(needs.encoder.identity if needs.encoder else {}),
         },
         facts={
             **source.facts,

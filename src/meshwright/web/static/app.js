@@ -67,7 +67,11 @@ function asked() {
     keep: list("keep"), forbid: list("forbid"),
   };
   for (const name of ["tokens", "precision", "schedule"]) if (value(name)) question[name] = value(name);
-  for (const name of ["budget", "deadline"]) if (value(name)) question[name] = Number(value(name));
+  for (const name of ["budget", "deadline", "encoder_tokens"]) if (value(name)) question[name] = Number(value(name));
+  if (value("images")) {
+    const [perSequence, tokens] = value("images").split("x").map(Number);
+    question.images = { per_sequence: perSequence, tokens };
+  }
   return question;
 }
 
@@ -321,7 +325,7 @@ fit.addEventListener("submit", async (event) => {
   const degrees = Object.fromEntries(DEGREES.map((name) => [name, Number(value(name))]));
   const plan = {
     plan: 1, model: question.model, cluster: question.on, stack: question.stack, layout: degrees,
-    workload: { seq_len: question.seq_len, global_batch: question.global_batch },
+    workload: { seq_len: question.seq_len, global_batch: question.global_batch, encoder_tokens: question.encoder_tokens, images: question.images },
     sharding: value("sharding"), recompute: value("recompute"), pipeline: { micro_batch: Number(value("micro_batch")) },
   };
   const { status, document: found } = await ask("predict", { plan });
