@@ -373,7 +373,7 @@ def test_every_rule_names_field_equation_and_remedy(plan, about, field, rule, su
 
 
 STATE_MODULES = ("state_share", "state_space_layers", "states_in_chunks")
-WITH_OWN_TEST_FILES = ("adapters", "forward_only", "recompute_by_stack", *STATE_MODULES)
+WITH_OWN_TEST_FILES = ("adapters", "encoder_models", "forward_only", "recompute_by_stack", *STATE_MODULES)
 """Modules whose rules have their cases in test files of their own."""
 
 
