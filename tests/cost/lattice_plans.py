@@ -14,6 +14,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import (
     DEFAULT_RANK_ORDER,
     Axis,
+    ImagesSpec,
     Recompute,
     Schedule,
     ShortLayout,
@@ -32,7 +33,6 @@ from meshwright.plans.setting import Setting
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.vocabulary import FORMS
 from meshwright.stack.load import load_stack
-from meshwright.workload.images import Images
 from meshwright.workload.workload import Workload
 
 SEQ_LEN = 2048
@@ -137,9 +137,9 @@ ENCODER_MODELS = {arch.name: build_graph(arch) for arch in (TEXT_ENCODER, VISION
 """With an encoder before the decoder: in tests of their own."""
 ENCODER_INPUTS = {
     TEXT_ENCODER.name: {"encoder_tokens": 1024},
-    VISION_ENCODER.name: {"images": Images(per_sequence=2, tokens=1280)},
+    VISION_ENCODER.name: {"images": ImagesSpec(per_sequence=2, tokens=1280)},
 }
-"""What encoders read, as the workload says it."""
+"""What encoders read, as plans say it."""
 CLUSTERS = {
     "h100-sxm-80gb x 8": 64,
     "a100-sxm-80gb x 16": 64,
@@ -227,18 +227,23 @@ def family(
     matter of the closed forms. Those with units gather and reduce by them.
     """
     rng = random.Random(f"{model} {cluster} {stack} {seed}")
-    workload = {"seq_len": SEQ_LEN, "global_batch": CLUSTERS[cluster]}
+    spec = WorkloadSpec(seq_len=SEQ_LEN, global_batch=CLUSTERS[cluster], **ENCODER_INPUTS.get(model, {}))
     setting = Setting(
         (MODELS | LINEAR_MODELS | STATE_SPACE_MODELS | ENCODER_MODELS)[model],
         load_cluster(cluster),
-        Workload(**workload, **ENCODER_INPUTS.get(model, {})),
+        Workload(
+            seq_len=SEQ_LEN,
+            global_batch=CLUSTERS[cluster],
+            encoder_tokens=spec.encoder_tokens,
+            images=spec.images and spec.images.images,
+        ),
         load_stack(stack),
     )
     header = ShortPlan(
         plan=1,
         model=model,
         cluster=cluster,
-        workload=WorkloadSpec(**workload),
+        workload=spec,
         stack=stack,
         layout=ShortLayout(rank_order=rng.choice(RANK_ORDERS)),
         gather="per-unit" if schedules in (WITH_UNITS, DELAYED_UNITS) else None,

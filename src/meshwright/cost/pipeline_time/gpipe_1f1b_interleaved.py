@@ -131,13 +131,13 @@ def pipeline_seconds(
     """Makespan of a schedule, played where that is cheap and by its closed form where it is not.
 
     Interleaved stages that are far from even are always played: ranks wait for each other's longer chunks, which the
-    closed form leaves out.
+    closed form leaves out. So are those whose first stage is longer than all inner ones, as with an encoder.
     """
     played = periodic_micro_batches(micro_batches, ranks)
     most = np.where(_uneven(forward, EVEN), PLAYED_UNEVEN_ACTIONS, PLAYED_ACTIONS)
     small = 2 * forward.shape[1] * played <= most
     if forward.shape[1] > ranks:
-        small = small | _uneven(forward, FAR_FROM_EVEN)
+        small = small | _uneven(forward, FAR_FROM_EVEN) | _first_is_longest(forward)
     result = np.empty(len(message))
     for rows in (r for r in (np.flatnonzero(small), np.flatnonzero(~small)) if len(r)):
         f, b, c, m = forward[rows], backward[rows], message[rows], micro_batches[rows]
@@ -146,6 +146,11 @@ def pipeline_seconds(
         else:
             result[rows] = FORMS[schedule.name](f, b, c, m, ranks)
     return result
+
+
+def _first_is_longest(forward: Array) -> NDArray[np.bool_]:
+    """Return the mask of plans whose first stage takes much longer than any inner one."""
+    return np.asarray(forward[:, 0] > (1 + FAR_FROM_EVEN) * forward[:, 1:-1].max(1), dtype=np.bool_)
 
 
 def _uneven(forward: Array, most: float) -> NDArray[np.bool_]:
