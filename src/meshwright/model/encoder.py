@@ -1,7 +1,8 @@
 """The encoders that a decoder may read: T5's over a second text, Qwen2.5-VL's over the patches of images.
 
 An encoder's layers come before the decoder's, on the stage of the embedding. What they are is here, free of any
-framework's spelling; ``model/operators/encoder_layers.py`` and ``encoder_ends.py`` make operators of it.
+framework's spelling; ``model/operators/encoder_layers.py`` and ``model/operators/encoder_input_output.py`` make
+operators of it.
 """
 
 from dataclasses import dataclass

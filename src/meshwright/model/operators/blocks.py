@@ -12,7 +12,7 @@ from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.attention import attention_part
 from meshwright.model.operators.cross_attention import cross_attention_part
 from meshwright.model.operators.data_flow import DECODER_BIAS, ENTRY
-from meshwright.model.operators.encoder_ends import encoder_embedding, encoder_end
+from meshwright.model.operators.encoder_input_output import encoder_embedding, encoder_end
 from meshwright.model.operators.encoder_layers import encoder_layer, has_text_encoder
 from meshwright.model.operators.feedforward import feedforward_part
 from meshwright.model.operators.multi_token_prediction import HEAD_NORM, after_layer, before_layer

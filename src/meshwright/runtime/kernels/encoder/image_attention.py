@@ -25,7 +25,6 @@ from meshwright.runtime.kernels.attention.scaled_dot_product import (
     attention_gradients,
 )
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
-from meshwright.workload.images import Images
 
 PARTS = ("queries", "keys", "values")
 
@@ -112,11 +111,13 @@ class ImageAttentionKernel:
         self._rotation(fused).apply(turned, backward=backward)
 
     def _rotation(self, like: torch.Tensor) -> Rotation:
-        vision = self._vision
+        vision, images = self.setting.architecture.encoder, self.setting.shape.encoder.images
+        assert isinstance(vision, VisionEncoder)
+        assert images is not None
         half = Rotary(theta=vision.rope_theta, dim=self.op.qk_dim // 2)
 
         def made() -> Rotation:
-            places = torch.from_numpy(self._images.patch_places(vision.merge, vision.window))
+            places = torch.from_numpy(images.patch_places(vision.merge, vision.window))
             frequencies = torch.tensor(half.frequencies(0), dtype=torch.float64)
             angles = (
                 (places[..., None] * frequencies).transpose(0, 1).flatten(1)
@@ -126,18 +127,6 @@ class ImageAttentionKernel:
         return self.setting.tables.get("rotation in images", made)
 
     @property
-    def _vision(self) -> VisionEncoder:
-        encoder = self.setting.architecture.encoder
-        assert isinstance(encoder, VisionEncoder)
-        return encoder
-
-    @property
-    def _images(self) -> Images:
-        images = self.setting.shape.encoder.images
-        assert images is not None
-        return images
-
-    @property
     def _scores(self) -> Scores:
         scale = self.setting.numerics.attention_scales[self.setting.decoder_layer]
         return Scores(scale, None, None, causal=False)
@@ -145,7 +134,9 @@ class ImageAttentionKernel:
     @cached_property
     def _spans(self) -> tuple["Spans", ...]:
         """Spans of a sequence that attend to themselves; those of one length in one."""
-        return tuple(_runs(self._images.spans(self.op.merge, self.op.side)))
+        images = self.setting.shape.encoder.images
+        assert images is not None
+        return tuple(_runs(images.spans(self.op.merge, self.op.side)))
 
 
 @dataclass(frozen=True)
