@@ -43,6 +43,7 @@ from covering_plans import (  # noqa: E402
     spread_plans,
     told,
 )
+from encoder_plans import ENCODERS  # noqa: E402
 from expert_combinations import folded  # noqa: E402
 from fault_cases import FAULTS, Fault  # noqa: E402
 
@@ -99,6 +100,38 @@ LARGE = (
     ),
     ("qwen3-235b-a22b", {"dp_shard": 64, "ep": 16}, {"sharding": "zero3"}, "1f1b", 1),
     ("gpt-oss-120b", {"pp": 4, "dp_replicate": 8, "tp": 2, "ep": 8}, {}, "1f1b", 1),
+    (
+        "t5-11b",
+        {"dp_replicate": 4, "dp_shard": 8, "tp": 8},
+        {"sharding": "zero3", "recompute": ["layernorm", "core_attn"], "workload": {"encoder_tokens": 512}},
+        "1f1b",
+        1,
+    ),
+    (
+        "flan-t5-xxl",
+        {"dp_shard": 32, "tp": 2},
+        {"sharding": "zero1", "recompute": "full", "workload": {"encoder_tokens": 1024}},
+        "1f1b",
+        1,
+    ),
+    (
+        "qwen2.5-vl-7b",
+        {"dp_shard": 64, "tp": 2},
+        {"sharding": "zero3", "workload": {"images": {"per_sequence": 4, "tokens": 1024}}},
+        "1f1b",
+        1,
+    ),
+    (
+        "qwen2.5-vl-72b",
+        {"pp": 8, "dp_shard": 8, "tp": 4},
+        {
+            "sharding": "zero1",
+            "recompute": "full",
+            "workload": {"images": {"per_sequence": 2, "tokens": 1024}},
+        },
+        "zb-h1",
+        1,
+    ),
 )
 """Models with plans for up to 8,192 devices: degrees, choices, schedule, stages per rank."""
 
@@ -125,7 +158,7 @@ def proven(plan: Proven) -> Row:
 def compositions() -> list[Proven]:
     """What is composed: the same every time."""
     drawn = [*covering_plans(SEED, RANKS, COUNT), *spread_plans(SEED, RANKS, SPREAD_COUNT)]
-    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *LATE, *folded(), *drawn]
+    return [*SPECIAL, *TURNED, *TWICE, *UNITS, *SPREADS, *OFFLOADS, *LATE, *ENCODERS, *folded(), *drawn]
 
 
 def large(
@@ -138,11 +171,11 @@ def large(
         "model": model,
         "cluster": f"h100-sxm-80gb x {devices}",
         "stack": "meshwright",
-        "workload": {"seq_len": 2048, "global_batch": 2048},
         "layout": layout,
         "pipeline": {"schedule": schedule, "virtual_stages": chunks},
         **{key: tuple(value) if isinstance(value, list) else value for key, value in keys.items()},
     }
+    data["workload"] = {"seq_len": 2048, "global_batch": 2048, **data.get("workload", {})}
     return verified(resolve(ShortPlan.model_validate(data)), 8, silent)
 
 

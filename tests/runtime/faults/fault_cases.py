@@ -11,6 +11,7 @@ import torch.distributed as dist
 from context_parallel_faults import CONTEXT_FAULTS
 from covering_plans import Proven
 from dispatch_plans import TRAVEL_FAULTS
+from encoder_faults import ENCODER_FAULTS
 from expert_faults import EXPERT_FAULTS
 from injected_fault import Fault
 from linear_attention_faults import LINEAR_FAULTS
@@ -444,6 +445,7 @@ FAULTS = (
     *PACKING_FAULTS,
     *LINEAR_FAULTS,
     *STATE_SPACE_FAULTS,
+    *ENCODER_FAULTS,
     *NEXT_TOKEN_FAULTS,
     *TRAVEL_FAULTS,
 )

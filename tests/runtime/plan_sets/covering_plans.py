@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import prod
 
+from encoder_models import ENCODER_MODELS, encoder_model
 from tiny_models import TINY, dense_names, tiny
 
 from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
+from meshwright.model.transforms.shrunk_model import shrunk_model
 from meshwright.plans.context_parallel import Context, ContextForm, context_in_full
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
@@ -16,6 +18,7 @@ from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes a
 from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.resolve import resolve_with
+from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.runtime.verify.verify_case import OPTIONS, VerifyCase
 from meshwright.schedules.choice import ScheduleChoice
@@ -110,6 +113,11 @@ class Proven:
 
     def graph(self):
         """The tiny model with so many layers, and with heads enough for tp."""
+        if self.model in ENCODER_MODELS:
+            whole, length = encoder_model(self.model), self.seq_len
+            return shrunk_model(
+                whole, layers=self.layers, tp=self.tp, seq_len=length, full_seq_len=16 * length
+            )
         keys = TINY[self.model]
         keys = keys.get("text_config", keys)
         classic = "n_layer" in keys
@@ -124,7 +132,9 @@ class Proven:
     def lowered(self, *, stack_binds=False):
         """(program, model). Raises PlanError where it is not legal, or not within limits of a stack that binds."""
         model = self.graph()
-        plan = expand(ShortPlan.model_validate(self._data()), model.architecture)
+        short = ShortPlan.model_validate(self._data())
+        work = with_encoder_inputs(short.workload, model.architecture)
+        plan = expand(short.model_copy(update={"workload": work}), model.architecture)
         if self.stages:
             update = {"stages": written_stages(self.stages)}
             plan = plan.model_copy(update={"pipeline": plan.pipeline.model_copy(update=update)})

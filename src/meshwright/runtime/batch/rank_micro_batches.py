@@ -57,6 +57,12 @@ def micro_batches(
     return [replace(alike[0], of_parts=alike) for alike in zip(*of_parts, strict=True)]
 
 
+def _has_encoder(program: Program, part: Part, rank: int) -> bool:
+    """Return true if a rank has the encoder's stage: the first, or that of the other way."""
+    firsts = {stage.rank for stage in program.stages if program.ways.is_first(stage.index)}
+    return part.grid.coordinates(rank)["pp"] in firsts
+
+
 def _of_part(
     program: Program, part: Part, rank: int, batch: StepBatch, divisor: int, device: torch.device
 ) -> list[MicroBatch]:
@@ -69,8 +75,12 @@ def _of_part(
     def packing(rows: Sequence[int]) -> Packing | None:
         return None if batch.begins is None else Packing(batch.begins[rows].to(device))
 
+    encodes = batch.encoder is not None and _has_encoder(program, part, rank)
+
     def read(rows: Sequence[int]) -> torch.Tensor | None:
-        return None if batch.encoder is None else batch.encoder[rows].transpose(0, 1).contiguous().to(device)
+        if not encodes or batch.encoder is None:
+            return None
+        return batch.encoder[rows].transpose(0, 1).contiguous().to(device)
 
     further = [batch.ahead(places) for places in range(1, next_token_layers(program) + 1)]
 
