@@ -31,7 +31,6 @@ sys.path[:0] = [str(TESTS / folder) for folder in ("", "runtime", "runtime/fault
 from covering_plans import (  # noqa: E402
     AXES,
     LATE,
-    OFFLOADS,
     SEQ_LEN,
     SPECIAL,
     SPREADS,
@@ -46,6 +45,7 @@ from covering_plans import (  # noqa: E402
 from encoder_plans import ENCODERS  # noqa: E402
 from expert_combinations import folded  # noqa: E402
 from fault_cases import FAULTS, Fault  # noqa: E402
+from offloaded_plans import OFFLOADS  # noqa: E402
 
 SEED, COUNT, SPREAD_COUNT, RANKS = "proofs", 54, 18, (8, 2, 4)
 LARGE = (

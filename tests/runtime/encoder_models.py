@@ -16,6 +16,7 @@ from meshwright.model.encoder import VisionEncoder
 from meshwright.model.families.architecture_table import read_architecture
 from meshwright.model.graph import ModelGraph
 from meshwright.model.operators.blocks import build_graph
+from meshwright.model.transforms.shrunk_model import shrunk_model
 from meshwright.workload.images import Images
 
 SEED = 17
@@ -106,6 +107,12 @@ class EncoderBatch:
 def encoder_model(name: str) -> ModelGraph:
     """The graph of a tiny model."""
     return build_graph(read_architecture(ENCODER_MODELS[name], f"tiny {name}", "encoder_models.py"))
+
+
+def small_encoder_model(name: str, layers: int, tp: int, seq_len: int) -> ModelGraph:
+    """The graph of a still smaller one, whose widths ``tp`` divides."""
+    whole = encoder_model(name)
+    return shrunk_model(whole, layers=layers, tp=tp, seq_len=seq_len, full_seq_len=16 * seq_len)
 
 
 def encoder_batch(

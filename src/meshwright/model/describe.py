@@ -12,6 +12,21 @@ from meshwright.model.operators.operator_types import Operator
 
 CACHE_BYTES_PER_ELEMENT = 2  # bf16
 
+NOT_COUNTED = "FLOPs of the encoder: they depend on what a workload has it read"
+OF_ENCODERS = (
+    "tokens",
+    "merged",
+    "publishes",
+    "shared_input",
+    "causal",
+    "keys",
+    "biased",
+    "merge",
+    "side",
+    "function",
+)
+"""Fields of operators shown only where an encoder makes them differ from those of other models."""
+
 
 def describe_model(graph: ModelGraph, seq_len: int = 4096) -> dict[str, object]:
     """Return the sizes of a model; FLOPs per token are those of a sequence of ``seq_len`` tokens.
@@ -39,7 +54,7 @@ def describe_model(graph: ModelGraph, seq_len: int = 4096) -> dict[str, object]:
         "blocks": [_block(block, repeats[index], seq_len) for index, block in enumerate(graph.blocks)],
         "architecture": _architecture(graph.architecture),
         "assumed": dict(graph.architecture.assumed),
-        "left_out": list(graph.architecture.left_out),
+        "left_out": [*graph.architecture.left_out, *([NOT_COUNTED] if graph.encoder_blocks else [])],
         "source": graph.source,
     }
 
@@ -64,9 +79,11 @@ def _operator(operator: Operator) -> dict[str, object]:
         for field in fields(operator)
         if field.name not in ("name", "place", "parameters")
     }
-    for key, usual in (("tokens", "text"), ("merged", 1)):
-        if sizes[key] == usual:
-            del sizes[key]
+    for field in fields(operator):
+        if field.name in OF_ENCODERS and sizes[field.name] == field.default:
+            del sizes[field.name]
+    if "reads" in sizes:
+        sizes["reads"] = [name or "block input" for name in sizes["reads"]]
     if "borrows" in sizes:
         sizes["borrows"] = [parameter.name for parameter in sizes["borrows"]]
     shapes = {parameter.name: list(parameter.shape) for parameter in operator.parameters}

@@ -6,11 +6,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from encoder_models import encoder_model
+from encoder_models import small_encoder_model
 from local_plans import SEQ_LEN, error, reference, run, small
 from test_live_bytes import held_against_the_ledger
-
-from meshwright.model.transforms.shrunk_model import shrunk_model
 
 MODELS = ("t5", "t5 1.1", "qwen2_5_vl")
 LAYOUTS = {
@@ -25,7 +23,7 @@ RECOMPUTES = ("none", "full", ("layernorm",), ("mlp",), ("core_attn",), ("layern
 
 
 def tiny(name, layers=2):
-    return shrunk_model(encoder_model(name), layers=layers, tp=2, seq_len=SEQ_LEN, full_seq_len=16 * SEQ_LEN)
+    return small_encoder_model(name, layers, 2, SEQ_LEN)
 
 
 def held_against_one_device(case):

@@ -1,7 +1,7 @@
 """Faults of activations on the host."""
 
-from covering_plans import OFFLOADED
 from injected_fault import Fault
+from offloaded_plans import OFFLOADED
 
 from meshwright.runtime.comm.host_link import Copy
 from meshwright.runtime.executor.activation_offload import OffloadedPass

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import prod
 
-from encoder_models import ENCODER_MODELS, encoder_model
+from encoder_models import ENCODER_MODELS, small_encoder_model
 from tiny_models import TINY, dense_names, tiny
 
 from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
-from meshwright.model.transforms.shrunk_model import shrunk_model
 from meshwright.plans.context_parallel import Context, ContextForm, context_in_full
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
@@ -114,10 +113,7 @@ class Proven:
     def graph(self):
         """The tiny model with so many layers, and with heads enough for tp."""
         if self.model in ENCODER_MODELS:
-            whole, length = encoder_model(self.model), self.seq_len
-            return shrunk_model(
-                whole, layers=self.layers, tp=self.tp, seq_len=length, full_seq_len=16 * length
-            )
+            return small_encoder_model(self.model, self.layers, self.tp, self.seq_len)
         keys = TINY[self.model]
         keys = keys.get("text_config", keys)
         classic = "n_layer" in keys
@@ -355,64 +351,6 @@ LATE = (
     replace(TOGETHER, step_validation="after", clip=3.88),
 )
 """Compositions of that. Each limit is just below the norm of the first step: what the first stages have is below it."""
-
-OFFLOADED = Proven("llama", pp=4, offload="all", micro_batches=8, layers=5)
-"""Activations of all layers on the host."""
-OFFLOADS = (
-    OFFLOADED,
-    replace(
-        OFFLOADED,
-        model="qwen3",
-        schedule="zb-h1",
-        dp_shard=2,
-        sharding="zero1",
-        recompute="full",
-        offload=0.5,
-    ),
-    replace(OFFLOADED, model="gpt2", schedule="zb-h2", recompute="selective", ahead=2),
-    replace(
-        OFFLOADED,
-        model="gemma2",
-        pp=2,
-        tp=2,
-        sequence_parallel=True,
-        schedule="interleaved-1f1b",
-        recompute=("mlp",),
-    ),
-    replace(
-        OFFLOADED,
-        pp=2,
-        dp_shard=2,
-        sharding="zero3",
-        gather="per-layer",
-        schedule="v-half",
-        layers=6,
-        offload=0.6,
-    ),
-    replace(
-        OFFLOADED,
-        model="bloom",
-        pp=2,
-        dp_shard=2,
-        sharding="zero3",
-        gather="per-micro-batch",
-        schedule="zb-v",
-    ),
-    replace(OFFLOADED, model="granite", sharding="zero2", dp_shard=2, gather=None, schedule="gpipe", pp=1),
-    replace(
-        OFFLOADED,
-        pp=2,
-        dp_shard=2,
-        sharding="zero3",
-        gather="per-unit",
-        schedule="zeropp",
-        stages=(0, 2, 2, 1),
-    ),
-    replace(OFFLOADED, model="qwen3", pp=2, schedule="dualpipe", layers=4),
-    replace(OFFLOADED, model="gemma2", vocabulary="vocab-2", layers=6),
-    replace(OFFLOADED, layers=6, recomputes=("full", "none", ("mlp",), "selective", "full", "none")),
-)
-"""Compositions of that with everything that keeps, drops or moves activations."""
 
 
 def covering_plans(seed: str, ranks: tuple[int, ...], count: int) -> list[Proven]:

@@ -7,7 +7,6 @@ from covering_plans import (
     BY_UNIT,
     LATE,
     MIXED,
-    OFFLOADS,
     SPECIAL,
     SPREAD,
     SPREADS,
@@ -20,6 +19,7 @@ from covering_plans import (
     told,
 )
 from fault_cases import FAULTS
+from offloaded_plans import OFFLOADS
 
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import DOUBTFUL
