@@ -68,10 +68,16 @@ class VerifyCase:
         return sequences_of_step(self.program)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the initial parameters: smaller ones where blocks of a quantised base make matrices wide."""
+        """Return the initial parameters.
+
+        They are smaller where blocks of a quantised base make matrices wide, and where scores are not scaled.
+        """
         quantised = any(p.storage in QUANTISED for p in named_parameters(self.model).values())
+        unscaled = self.model.architecture.positions == "relative"
         model = with_stacked_pairs(self.model, replicas_of(self.program))
-        return random_tensors(model, SEED, torch.float64, WIDE_DEVIATION if quantised else DEVIATION)
+        return random_tensors(
+            model, SEED, torch.float64, WIDE_DEVIATION if quantised or unscaled else DEVIATION
+        )
 
     def batches(self) -> list[Batch]:
         """Return one batch for each step."""
