@@ -202,12 +202,12 @@ class ModelGraph:
         )
 
     def kv_bytes_per_token(self, bytes_per_element: int = 2) -> int:
-        """Return the key-value cache of one token over all layers, before windows cap it."""
+        """Return the key-value cache of one token of text over all layers, before windows cap it."""
         return bytes_per_element * sum(
             op.kv_width * repeat
             for index, repeat in self.chain
             for op in self.blocks[index].operators
-            if isinstance(op, Attention)
+            if isinstance(op, Attention) and op.keys == "text"
         )
 
 

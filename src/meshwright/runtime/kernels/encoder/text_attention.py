@@ -104,8 +104,10 @@ class TextAttentionKernel:
 
     def _scores(self, q: torch.Tensor, k: torch.Tensor, added: torch.Tensor | None) -> Scores:
         scale = self.setting.numerics.attention_scales[self.setting.decoder_layer]
-        if added is None or not self.op.causal:
-            return Scores(scale, None, None if added is None else added[None], causal=False, whole=False)
+        if added is None:
+            return Scores(scale, None, None, causal=False)
+        if not self.op.causal:
+            return Scores(scale, None, added[None], causal=False, whole=False)
         future = torch.full(added.shape[-2:], float("-inf"), dtype=added.dtype, device=added.device).triu(1)
         return Scores(scale, None, (added + future)[None], causal=False, whole=False)
 
