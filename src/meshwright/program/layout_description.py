@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from meshwright.model.graph import ENCODER_KINDS
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part
 from meshwright.program.reshard import Reshard
@@ -17,7 +18,8 @@ def describe_parts(program: Program) -> list[Row]:
         names: dict[int, list[str | int]] = {}
         for stage in program.stages_of(pipeline_rank):
             for block, name in _named_blocks(program, stage):
-                names.setdefault(program.parts.of_blocks[block], []).append(name)
+                of_part = names.setdefault(program.parts.of_blocks[block], [])
+                of_part += [] if of_part and of_part[-1] == name else [name]
         ranks = program.parts.members(pipeline_rank)
         for index, held in names.items():
             part = program.parts[index]
@@ -84,7 +86,8 @@ def _named_blocks(program: Program, stage: Stage) -> Iterator[tuple[int, str | i
     layers = iter(stage.layers)
     for block in stage.blocks:
         found = program.blocks[block]
-        yield block, next(layers, found.name) if found.kind == "layer" else found.name
+        name = "encoder" if found.kind in ENCODER_KINDS else found.name
+        yield block, next(layers, name) if found.kind == "layer" else name
 
 
 def _ranges(names: Sequence[str | int]) -> str:
