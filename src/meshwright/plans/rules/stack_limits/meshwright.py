@@ -158,8 +158,8 @@ LIMITS: tuple[RuntimeLimit, ...] = (
         what="model",
         runs=(
             "decoders with grouped heads, latent or linear attention, Mamba-2, windows, sinks, head norms, biases, "
-            "tied embeddings, any rotation of the zoo, routed and shared experts, with or without a capacity; encoders of "
-            "a second text (T5) or of images (Qwen2.5-VL)"
+            "tied embeddings, any rotation of the zoo, routed and shared experts, with or without a capacity; encoders "
+            "of a second text (T5) or of images (Qwen2.5-VL)"
         ),
         refused="unknown arithmetic",
         limit=_model,
