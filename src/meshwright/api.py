@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import (
     AdapterSpec,
@@ -122,14 +123,13 @@ def plan(
 
     batches, named = batch_or_range(global_batch, batch_range), (on,) if isinstance(on, str) else tuple(on)
     given["global_batch"] = global_batch if batches is None else batches.high
-    workload = WorkloadSpec(
-        **{name: given[name] for name in WorkloadSpec.model_fields if name in given and name != "documents"},
-        documents=None if documents is None else tuple(documents),
-    )
+    workload = {name: given[name] for name in WorkloadSpec.model_fields if name in given}
+    workload["documents"] = None if documents is None else tuple(documents)
     models = (model,) if isinstance(model, str) else tuple(dict.fromkeys(model))
     cluster, allowed = ", ".join(named), tuple(dict.fromkeys(allow))
     choices = (tuple(keep), top, stages, schedule, solving, tuple(forbid), recommend, allowed, layers)
-    asked = [ShortPlan(plan=1, model=one, cluster=cluster, workload=workload, stack=stack) for one in models]
+    header = {"plan": 1, "cluster": cluster, "workload": workload, "stack": stack}
+    asked = [validated(ShortPlan, {**header, "model": one}) for one in models]
     questions = [PlanRequest(header, *choices) for header in asked]
     limits, terms = Limits(budget_usd, deadline_days, power_kw, sure), (tokens, tuple(assume), price)
     request = ClusterChoiceRequest(named, objective, limits, *terms, batches, constants)

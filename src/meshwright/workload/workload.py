@@ -101,7 +101,9 @@ class Workload:
         for name, value, top in counts:
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= top:
                 problems.append(
-                    Problem(name, value, f"must be a whole number from 1 to {top}", f"e.g. {min(top, 4096)}")
+                    Problem(
+                        name, value, f"must be a whole number from 1 to {top}", f"e.g. {min(top // 16, 4096)}"
+                    )
                 )
         for name, choice, known in (
             ("workload.task", self.task, TASKS),

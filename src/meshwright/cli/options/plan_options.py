@@ -9,6 +9,7 @@ import typer
 
 from meshwright.cli.options.workload_options import size_option
 from meshwright.errors import InputError, Problem
+from meshwright.units import count_in_k
 
 if TYPE_CHECKING:
     from meshwright.plans.forms.short import AdapterSpec, CapacitySpec, ImagesSpec, OptimizerSpec, RoutingSpec
@@ -134,17 +135,23 @@ def lengths(text: str | None) -> tuple[int, ...] | None:
     raise InputError(Problem("workload.documents", text, rule, "e.g. 900, or 512,512,3072"))
 
 
+def _count(text: str) -> int | None:
+    """Return a whole number, with k for 1024; None if it is none."""
+    in_k = count_in_k(text)
+    if in_k is not None:
+        return in_k
+    return int(text) if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS else None
+
+
 def images(text: str | None) -> "ImagesSpec | None":
     """Parse the images of a sequence. Raises InputError if they are not two numbers with x between."""
     if text is None:
         return None
     from meshwright.plans.forms.short import ImagesSpec
 
-    parts = [part.strip() for part in text.lower().replace("×", "x").split("x")]
-    if len(parts) == 2 and all(
-        part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts
-    ):
-        return ImagesSpec(per_sequence=int(parts[0]), tokens=int(parts[1]))
+    parts = [_count(part.strip()) for part in text.lower().replace("×", "x").split("x")]
+    if len(parts) == 2 and None not in parts:
+        return ImagesSpec.model_validate(dict(zip(("per_sequence", "tokens"), parts, strict=True)))
     rule = "must be images of a sequence, x, and patches of one"
     raise InputError(Problem("workload.images", text, rule, "e.g. 2x1024"))
 

@@ -98,16 +98,21 @@ READ_AS_TEXT: Mapping[str, Callable[[Any], Any]] = {
     "adapter": lambda value: read_adapter(_as_text(value)),
     "capacity": lambda value: read_capacity(_as_text(value)),
     "routing": lambda value: read_routing(None if value is None else str(value)),
-    "images": lambda value: read_images(
-        "x".join(str(value.get(key, "")) for key in ("per_sequence", "tokens"))
-        if isinstance(value, Mapping)
-        else value
-    ),
+    "images": lambda value: read_images(_as_images(value)),
     "documents": lambda value: lengths(
         value if value is None or isinstance(value, str) else ",".join(map(str, value))
     ),
 }
 """Options of ``plan`` that the command line has as text, and how each is read."""
+
+
+def _as_images(value: Any) -> str | None:
+    """Return images as the command line has them; what they can not be, as it is written."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping):
+        return str(value)
+    return "x".join(str(value.get(key, "")) for key in ("per_sequence", "tokens"))
 
 
 def _as_text(value: Any) -> Any:

@@ -15,6 +15,8 @@ from meshwright.model.numerics import Numerics
 
 PROJECTION = "feed_forward_proj"
 GATED = "gated"
+WHOLE = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
+"""Classes that have encoder, decoder and head."""
 LEAST_BUCKETS = 4
 """A quarter of the encoder's buckets are distances in one direction that have a bucket each."""
 
@@ -28,6 +30,10 @@ def t5(fields: Fields) -> Architecture:
     if not fields.flag("is_encoder_decoder", True):
         rule = "T5's encoder or decoder alone is not supported"
         fields.unsupported("is_encoder_decoder", False, rule, "use true")
+    named = fields.items("architectures", lambda name: isinstance(name, str), "names of classes")
+    if named and not any(name in WHOLE for name in named):
+        rule = "T5's encoder or decoder alone, or with another head, is not supported"
+        fields.unsupported("architectures", ", ".join(named), rule, f"use {WHOLE[0]}")
     return Architecture(
         name="",
         family="",

@@ -38,7 +38,9 @@ def encoder_problems(workload: Workload, arch: Architecture) -> Iterator[Problem
         yield Problem(TOKENS, tokens, "the model has no text encoder", "leave it out")
     if isinstance(encoder, VisionEncoder) and images is None:
         rule = f"{arch.name} has a vision encoder, and the images of a sequence are not given"
-        yield Problem(IMAGES, None, rule, "images: {per_sequence: 1, tokens: 1024}, or --images 1x1024")
+        tokens = encoder.merged * max(1, min(workload.seq_len // 2, 1024 // encoder.merged))
+        hint = f"images: {{per_sequence: 1, tokens: {tokens}}}, or --images 1x{tokens}"
+        yield Problem(IMAGES, None, rule, hint)
     if images is not None and isinstance(encoder, VisionEncoder):
         yield from _merged_images(images, encoder, workload.seq_len)
     elif images is not None:
@@ -62,7 +64,7 @@ def _merged_images(images: Images, encoder: VisionEncoder, seq_len: int) -> Iter
             f"per_sequence·tokens / merge² = {images.per_sequence}·{tokens} / {merged} = {rows} rows leave no text in "
             f"seq_len = {seq_len}"
         )
-        yield Problem(IMAGES, str(images), rule, f"seq_len: {rows + 1} or more, or fewer images")
+        yield Problem(IMAGES, str(images), rule, f"seq_len: {2 * rows}, or fewer images")
 
 
 def _not_trained(workload: Workload) -> Iterator[Problem]:
@@ -89,9 +91,10 @@ def encoder_under_layout(case: RuleInput) -> Iterator[Problem]:
     if pp > 1 and isinstance(case.arch.encoder, TextEncoder):
         yield Problem("layout.pp", pp, f"{NO_STAGES}: pp = {pp} must be 1", "pp: 1")
     if choice.vocabulary is not None:
-        yield Problem("pipeline.schedule.vocabulary", choice.vocabulary, NO_VOCABULARY, "take it out")
+        hint = f"schedule: {choice.name}"
+        yield Problem("pipeline.schedule.vocabulary", choice.vocabulary, NO_VOCABULARY, hint)
     if offload is not None and offload.rule.share:
-        yield Problem("offload.activations", offload.activations, NO_OFFLOAD, "take it out")
+        yield Problem("offload.activations", offload.activations, NO_OFFLOAD, "take offload out")
 
 
 def encoder_widths(arch: Architecture) -> dict[str, int]:
