@@ -21,6 +21,7 @@ from meshwright.plans.arrays.distinct_rows import distinct
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.plans.arrays.short_plans import COLUMNS
 from meshwright.plans.setting import Setting
+from meshwright.program.local_shape import Number
 from meshwright.program.lowering.pass_bodies import pass_body
 from meshwright.program.model_states.data_parallel_collectives import add
 from meshwright.program.model_states.state_elements import STATE_KINDS, bytes_per_element
@@ -91,18 +92,24 @@ def _each(of_blocks: Sequence[Floats]) -> Floats:
 
 def _passes(group: PlanGroup, block: int) -> Floats:
     """Return the seconds that one more equal block adds to the passes of a micro-batch: (n,)."""
+    key = "one more block", block, group.pass_kinds
+    return group.per_plan(group.made_once(key, lambda: _priced_passes(group, block)))
+
+
+def _priced_passes(group: PlanGroup, block: int) -> Number:
+    """As ``_passes``, a row per distinct shape."""
     (part,), prices = group.parts, group.prices
     if not part.mode.passes_exchange_states:
-        return group.per_plan(sum(total(prices.block(block, kind)) for kind in group.pass_kinds))
+        return sum(total(prices.block(block, kind)) for kind in group.pass_kinds)
     units = pass_exchanges(
         group.parts, group.of_blocks, {block: group.block_elements[block]}, group.setting.stack
     )
 
-    def seconds(count: int) -> Floats:
+    def seconds(count: int) -> Number:
         held = {0: add(*[group.block_elements[block]] * count)}
         together = stage_gathers_at_once(group.parts, held, group.setting.stack)
         bodies = (pass_body([block] * count, kind, units, together) for kind in group.pass_kinds)
-        return group.per_plan(sum(total(prices.body(body)) for body in bodies))
+        return sum(total(prices.body(body)) for body in bodies)
 
     return seconds(NEIGHBOURS) - seconds(NEIGHBOURS - 1)
 

@@ -4,10 +4,10 @@
 stage has, so that everything is computed once per kind and then spread over the K stages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,9 @@ from meshwright.schedules.schedule_kind import ScheduleKind
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+T = TypeVar("T")
+Content = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+"""The blocks of a stage, and the changes of layout inside it: their places and identities."""
 
 
 @dataclass(frozen=True)
@@ -226,14 +229,14 @@ class GroupStages(SharedPipeline):
         return tuple(blocks for blocks, _ in self._contents)
 
     @cached_property
-    def _contents(self) -> dict[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], Changes]:
+    def _contents(self) -> dict[Content, Changes]:
         """Changes of layout inside each kind of stage, by its blocks and the changes' identity."""
         return {self._content(stage): self._changes(stage) for stage in range(len(self.stages))}
 
     def _changes(self, stage: int) -> Changes:
         return {} if self.layouts is None else self.layouts.changes(stage)
 
-    def _content(self, stage: int) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    def _content(self, stage: int) -> Content:
         return self.stages[stage], tuple((place, id(one)) for place, one in self._changes(stage).items())
 
     @cached_property
@@ -242,12 +245,25 @@ class GroupStages(SharedPipeline):
         kinds = {content: kind for kind, content in enumerate(self._contents)}
         return np.array([kinds[self._content(stage)] for stage in range(len(self.stages))])
 
+    def made_once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        """Return what all groups with these prices have in common that cut and share the same states."""
+        return self.prices.shared.once((self.sharding, self.ends_together, *key), make)
+
     @cached_property
     def block_elements(self) -> dict[int, Elements]:
         """Elements of each block, one row per distinct shape."""
+        return self.made_once(("elements",), self._block_elements)
+
+    def _block_elements(self) -> dict[int, Elements]:
         blocks = self.setting.model.blocks
         found = [block_elements(blocks, p.priced_shape, ends_together=self.ends_together) for p in self.parts]
         return {block: found[part][block] for block, part in enumerate(self.of_blocks)}
+
+    def elements_of(self, blocks: tuple[int, ...]) -> dict[int, Elements]:
+        """Elements of a stage by part, one row per distinct shape."""
+        return self.made_once(
+            ("elements", blocks), lambda: elements_by_part(blocks, self.of_blocks, self.block_elements)
+        )
 
     @cached_property
     def plan_elements(self) -> Mapping[int, Elements]:
@@ -280,13 +296,8 @@ class GroupStages(SharedPipeline):
         """Elements of each kind of stage by part, one row per plan."""
         return tuple(
             {part: self.per_plan_elements(each) for part, each in of_kind.items()}
-            for of_kind in self.priced_kind_elements
+            for of_kind in map(self.elements_of, self.stage_kinds)
         )
-
-    @cached_property
-    def priced_kind_elements(self) -> tuple[dict[int, Elements], ...]:
-        """As ``kind_elements``, one row per distinct shape."""
-        return tuple(elements_by_part(kind, self.of_blocks, self.block_elements) for kind in self.stage_kinds)
 
     def held(self, kind: StateKind) -> Floats:
         """Elements of a kind of state on every pipeline rank: (n, P); each block's shard is rounded up by itself."""

@@ -5,7 +5,7 @@ Stages of equal content share their numbers (``group_stages.py``).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from meshwright.cost.closed_form.group_parts import (
     pass_exchanges,
     stage_gathers_at_once,
 )
-from meshwright.cost.closed_form.group_stages import GroupStages
+from meshwright.cost.closed_form.group_stages import Content, GroupStages
 from meshwright.cost.closed_form.host_states_of_plans import PipelineWays, array_host_states
 from meshwright.cost.closed_form.overlap_and_optimizer import send_occupancy
 from meshwright.cost.operators.pass_prices import (
@@ -85,20 +85,26 @@ class PlanGroup(GroupStages):
 
     def bodies(self, kind: PassKind) -> tuple[Body, ...]:
         """Return the body of a pass for each kind of stage."""
-        units, at_once = self._pass_exchanges
-        contents = zip(self._contents.items(), at_once, strict=True)
-        return tuple(
-            pass_body(blocks, kind, units, together, self.shared, changes)
-            for ((blocks, _), changes), together in contents
-        )
+        return tuple(self._body(kind, content) for content in self._contents)
 
-    @cached_property
-    def _pass_exchanges(self) -> tuple[ExchangesOfParts, list[tuple[Collective, ...]]]:
-        """Return the state exchanges of passes by block, and those before a pass over each kind of stage."""
-        parts, of_blocks, stack = self.parts, self.of_blocks, self.setting.stack
-        units = pass_exchanges(parts, of_blocks, self.block_elements, stack)
-        at_once = [stage_gathers_at_once(parts, sums, stack) for sums in self.priced_kind_elements]
-        return units, at_once
+    def _body(self, kind: PassKind, content: Content) -> Body:
+        blocks, _ = content
+
+        def make() -> Body:
+            stack, changes = self.setting.stack, self._contents[content]
+            together = stage_gathers_at_once(self.parts, self.elements_of(blocks), stack)
+            return pass_body(blocks, kind, self._pass_exchanges, together, self.shared, changes)
+
+        return self.made_once(("body", kind, content), make)
+
+    @property
+    def _pass_exchanges(self) -> ExchangesOfParts:
+        """Return the state exchanges of passes by block."""
+        stack = self.setting.stack
+        return self.made_once(
+            ("exchanges",),
+            lambda: pass_exchanges(self.parts, self.of_blocks, self.block_elements, stack),
+        )
 
     def priced(self, kind: PassKind) -> tuple[Parts, ...]:
         """Priced passes, one per kind of stage, a row per distinct shape."""
@@ -107,14 +113,15 @@ class PlanGroup(GroupStages):
     @cached_property
     def _priced(self) -> dict[PassKind, tuple[Parts, ...]]:
         return {
-            kind: tuple(map(partial(self._priced_pass, kind), self.bodies(kind), self.stage_kinds))
+            kind: tuple(self._priced_pass(kind, content) for content in self._contents)
             for kind in self.pass_kinds
         }
 
-    def _priced_pass(self, kind: PassKind, body: Body, blocks: tuple[int, ...]) -> Parts:
-        """Return the seconds of a pass over some blocks by part, with the copies of states that it waits for."""
-        prices = self.prices
-        parts, states = prices.body(body), self.host_states(prices.local.shape, prices.mesh)
+    def _priced_pass(self, kind: PassKind, content: Content) -> Parts:
+        """Return the seconds of a pass over a stage by part, with the copies of states that it waits for."""
+        prices, (blocks, _) = self.prices, content
+        parts = self.made_once(("pass", kind, content), lambda: prices.body(self._body(kind, content)))
+        states = self.host_states(prices.local.shape, prices.mesh)
         if states is None:
             return parts
         copies = states.copies(blocks, self.block_elements, kind, self.shared, self.setting.model.head_block)

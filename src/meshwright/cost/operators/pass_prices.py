@@ -7,9 +7,10 @@ A pass over a block takes no less than its host launch time, and that time more 
 splits a time into compute and the exposed part of each axis.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,7 @@ MESSAGES: tuple[CollectiveKind, ...] = ("p2p", *ALONG_CHAIN)
 MIRRORING: Mapping[tuple[str, ...], Pairs] = {("tied",): "ends", MIRRORED: "all"}
 """Groups that are pairs of pipeline ranks, and which."""
 
+T = TypeVar("T")
 Parts = dict[str, Number]
 Links = Callable[[Groups], float]
 
@@ -187,6 +189,20 @@ def reshard_seconds(moved: MovedBytes, forms: HardwareTimes, congestion: Number 
     return reduce(lambda one, other: np.maximum(one, other), found, 0.0)  # type: ignore[arg-type,return-value]
 
 
+class SharedValues:
+    """Values that groups of plans with the same prices have in common, each computed once."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key, made if it is not known."""
+        if key not in self.known:
+            self.known[key] = make()
+        found: T = self.known[key]
+        return found
+
+
 @dataclass
 class Prices:
     """Prices of a model's passes; ``items_of`` maps (block, pass) to its items.
@@ -204,6 +220,7 @@ class Prices:
     of_blocks: tuple[int, ...] = ()
     _blocks: dict[tuple[int, PassKind], Parts] = field(default_factory=dict)
     _bodies: dict[tuple[tuple[int | None, PassKind, int], ...], Parts] = field(default_factory=dict)
+    shared: SharedValues = field(default_factory=SharedValues, init=False, repr=False, compare=False)
 
     def of_part(self, part: int) -> tuple[Local, Mesh]:
         """Return the shapes and the mesh of a part."""
@@ -285,13 +302,9 @@ class Prices:
 
     def overlapped(self, segment: Segment) -> Number:
         """Return the unoverlapped seconds of the state exchanges that run during a segment of a pass."""
-        whole: Number = 0.0
-        for collective in segment.overlapped:
-            local, _ = self.of_part(collective.part)
-            cut = local.mode.gather != "never"
-            factor = local.stack.fsdp_communication_factor if cut else 1.0
-            whole = whole + factor * self.collective(collective)
-        return whole
+        exchanges = segment.overlapped
+        key = ("overlapped", *map(id, exchanges))  # the value holds them, so that no others get their ids
+        return self.shared.once(key, lambda: (_state_exchange_seconds(self, exchanges), exchanges))[0]
 
     @cached_property
     def kept(self) -> list[Number]:
@@ -326,6 +339,17 @@ class Prices:
             forward = forward * (1 - captured[self.local.device_recipe.captures])
         backward = forward * constants["backward_host_ratio"]
         return {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}[kind]
+
+
+def _state_exchange_seconds(prices: Prices, exchanges: Iterable[Collective]) -> Number:
+    """Return the seconds of exchanges of model states one after the other."""
+    whole: Number = 0.0
+    for collective in exchanges:
+        local, _ = prices.of_part(collective.part)
+        cut = local.mode.gather != "never"
+        factor = local.stack.fsdp_communication_factor if cut else 1.0
+        whole = whole + factor * prices.collective(collective)
+    return whole
 
 
 def _bytes_of_blocks(
