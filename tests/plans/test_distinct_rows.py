@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.plans.arrays.distinct_rows import ROOM, distinct, map_distinct_rows, row_codes
+from meshwright.plans.arrays.distinct_rows import ROOM, distinct, map_distinct_rows, row_codes, unique_rows
 
 VALUES = st.one_of(st.integers(0, 3), st.sampled_from((0, 7, 2**20, ROOM, ROOM + 1, 2**40, 2**62)))
 ROWS = st.integers(1, 4).flatmap(
@@ -45,6 +45,12 @@ def test_each_different_row_is_looked_up_once(rows):
     found = map_distinct_rows(total, columns_of(rows))
     assert found.tolist() == [[float(sum(row)), float(row[0])] for row in rows]
     assert sorted(asked) == sorted(set(rows))
+
+
+@given(ROWS)
+def test_different_rows_are_in_ascending_order(rows):
+    assert unique_rows(np.array(rows)).tolist() == [list(row) for row in sorted(set(rows))]
+    assert unique_rows(np.array([rows, rows])).tolist() == [[list(row) for row in rows]]
 
 
 def test_no_rows_have_no_groups():

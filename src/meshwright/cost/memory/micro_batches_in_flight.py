@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.pipeline_time.offload_copies import lists_with_offload_copies
 from meshwright.cost.pipeline_time.time_action_lists import stages_of_ranks
+from meshwright.plans.arrays.distinct_rows import unique_rows
 from meshwright.play.in_flight import changes_along, host_changes
 from meshwright.schedules.action import Action
 from meshwright.schedules.activation_offload import OffloadedStages
@@ -46,11 +47,10 @@ def in_flight(
     at = _parts_of_ranks(schedule, ranks, chunks)
     held = _held(schedule, ranks, micro_batches, chunks, times, copied)
     return tuple(
-        np.unique(
+        unique_rows(
             np.concatenate(
                 [counts[:, third] @ one_hot[at[:, rank]] for third in range(3 if copied else 2)], 1
-            ),
-            axis=0,
+            )
         )
         for rank, counts in enumerate(held)
     )
@@ -95,7 +95,7 @@ def peak_passes_on_host(
     found = []
     for actions in lists:
         changes = [np.zeros_like(one_hot[0]), *(n * one_hot[stage] for stage, n in host_changes(actions))]
-        found.append(np.unique(np.cumsum(changes, 0), axis=0))
+        found.append(unique_rows(np.cumsum(changes, 0)))
     return tuple(found)
 
 
@@ -107,10 +107,10 @@ def held_counts(actions: Sequence[Action], stages: Sequence[int]) -> Counts:
     changes[range(len(along)), :, [chunk[one.stage] for one in along]] = [one[2:] for one in along]
     held = np.cumsum(changes, 0)
     if changes[:, 2].any():
-        return np.unique(held, axis=0)
+        return unique_rows(held)
     before_release = np.flatnonzero(changes.min((1, 2)) < 0) - 1
     after_turn = np.flatnonzero(changes.max((1, 2)) + changes.min((1, 2)) == 0)
-    return np.unique(held[np.union1d(before_release, after_turn)], axis=0)
+    return unique_rows(held[np.union1d(before_release, after_turn)])
 
 
 def sufficient(

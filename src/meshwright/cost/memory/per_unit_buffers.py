@@ -14,6 +14,7 @@ from meshwright.cost.closed_form.plan_group import Floats, PlanGroup
 from meshwright.cost.memory.zero_unsharded_buffers import unit_buffer_bytes, whole_parameter_bytes
 from meshwright.cost.pipeline_time.exchange_times import unit_lists
 from meshwright.cost.pipeline_time.time_action_lists import equal_lists, stages_of_ranks
+from meshwright.plans.arrays.distinct_rows import unique_rows
 from meshwright.program.lowering.step_collectives import overlapped_kinds
 from meshwright.program.model_states.peak_unsharded_stages import peak_unsharded_stages
 from meshwright.program.pass_items import Collective
@@ -78,5 +79,5 @@ def unsharded_stage_counts(
     for rank, actions in enumerate(lists):
         whole = np.array(peak_unsharded_stages(actions, at[:, rank].tolist(), overlapped))
         of_kinds = whole @ one_hot[at[:, rank]]
-        result.append(np.unique(of_kinds.reshape(len(whole), -1), axis=0))
+        result.append(unique_rows(of_kinds.reshape(len(whole), -1)))
     return tuple(result)

@@ -52,6 +52,18 @@ def row_codes(columns: Sequence[NDArray[np.integer]]) -> Ints:
     return codes
 
 
+def unique_rows(rows: Ints) -> Ints:
+    """Return the different ones of rows without negative numbers, in ascending order: (n, …).
+
+    Their bytes, the highest first, are ordered as the rows are, and compared faster than ``np.unique`` compares rows.
+    """
+    shape = rows.shape[1:]
+    size = int(np.prod(shape))
+    flat = np.ascontiguousarray(rows.reshape(len(rows), size), dtype=">i8")
+    different = sorted(set(flat.view(f"V{flat.itemsize * size}").ravel().tolist()))
+    return np.frombuffer(b"".join(different), dtype=">i8").astype(np.int64).reshape(-1, *shape)
+
+
 def map_distinct_rows(what: Callable[..., object], columns: Sequence[Ints]) -> NDArray[Any]:
     """Map ``what`` over rows, a number or a tuple each, computed once for equal rows: (n, …)."""
     rows = distinct(columns)
