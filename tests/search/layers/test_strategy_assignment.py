@@ -64,9 +64,10 @@ def test_more_memory_is_never_slower():
 
 
 @pytest.mark.parametrize("levels", [2, 200])
-def test_undominated_rows_are_those_that_no_other_row_beats(levels):
+@pytest.mark.parametrize("count", (1, 12, 120))
+def test_undominated_rows_are_those_that_no_other_row_beats(levels, count):
     rng = np.random.default_rng(levels)
-    rows = rng.integers(0, levels, (3, 120)).astype(float)
+    rows = rng.integers(0, levels, (3, count)).astype(float)
     every = rows.T.tolist()
     beaten = {
         i
@@ -74,4 +75,4 @@ def test_undominated_rows_are_those_that_no_other_row_beats(levels):
         for j, other in enumerate(every)
         if i != j and all(a <= b for a, b in zip(other, one, strict=True)) and (other != one or j < i)
     }
-    assert sorted(set(range(120)) - beaten) == undominated(*rows).tolist()
+    assert sorted(set(range(count)) - beaten) == undominated(*rows).tolist()

@@ -11,6 +11,7 @@ Where more than ``most_labels`` remain in a class, of those within a fraction of
 its bytes as they are: then what is found fits, and may be slower than the best.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_LABELS = 400
+FEW_ROWS = 64
+"""So few rows are compared one by one faster than in arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +121,12 @@ class ChainLabels:
         return LayerAssignment(float(labels.seconds[best]), held, strategies)
 
     def _extended(self, before: Labels | None, kind: int) -> Labels:
-        costs, strategies = self.costs, np.arange(self.costs.seconds.shape[1])
+        costs, strategies = self.costs, np.flatnonzero(np.isfinite(self.costs.seconds[kind]))
         if before is None:
             found = Labels(
-                costs.bytes[kind],
-                costs.peak[kind],
-                costs.seconds[kind],
+                costs.bytes[kind, strategies],
+                costs.peak[kind, strategies],
+                costs.seconds[kind, strategies],
                 strategies,
                 np.zeros_like(strategies),
             )
@@ -143,9 +146,9 @@ class ChainLabels:
 
     def _kept(self, found: Labels, rows: Ints) -> Ints:
         """Return the rows that no other label of their class beats."""
-        kept = []
-        for of_class in np.unique(self.costs.classes[found.last[rows]]):
-            mine = rows[self.costs.classes[found.last[rows]] == of_class]
+        kept, classes = [], self.costs.classes[found.last[rows]]
+        for of_class in np.flatnonzero(np.bincount(classes)):
+            mine = rows[classes == of_class]
             mine = mine[undominated(found.bytes[mine], found.peak[mine], found.seconds[mine])]
             kept.append(self._thinned(found, mine) if len(mine) > self.most else mine)
         return np.concatenate(kept) if kept else rows
@@ -172,21 +175,39 @@ def _taken(labels: Labels, rows: Ints) -> Labels:
 def undominated(*costs: Floats) -> Ints:
     """Return the rows that no other row beats or equals in bytes, peak and seconds; of equal rows the first."""
     size, peak, seconds = costs
+    if len(size) <= 1:
+        return np.arange(len(size))
     order = np.lexsort((seconds, peak, size))
-    keep = np.zeros(len(order), dtype=np.bool_)
+    if len(order) <= FEW_ROWS:
+        return _undominated_by_row(order, peak.tolist(), seconds.tolist())
     peaks, levels = np.unique(peak[order], return_inverse=True)
-    of_order = seconds[order]
-    least = np.full(len(peaks), np.inf)
     if len(peaks) > len(order) ** 0.5 + 8:
-        for at, (level, value) in enumerate(zip(levels.tolist(), of_order.tolist(), strict=True)):
-            keep[at] = value < least[: level + 1].min()
-            least[level] = min(least[level], value)
-        return np.sort(order[keep])
+        return _undominated_by_row(order, peak.tolist(), seconds.tolist())
+    keep, of_order = np.zeros(len(order), dtype=np.bool_), seconds[order]
     for level in range(len(peaks)):
         below = np.where(levels <= level, of_order, np.inf)
         before = np.concatenate([[np.inf], np.minimum.accumulate(below)[:-1]])
         keep |= (levels == level) & (of_order < before)
     return np.sort(order[keep])
+
+
+def _undominated_by_row(order: Ints, peak: Sequence[float], seconds: Sequence[float]) -> Ints:
+    """As ``undominated``, of rows in ascending order of their bytes, then peaks, then seconds.
+
+    The front has the peaks of rows so far, ascending, and the least seconds up to each of them, descending.
+    """
+    kept: list[int] = []
+    peaks: list[float] = []
+    least: list[float] = []
+    for row in order.tolist():
+        first, stop = bisect_left(peaks, peak[row]), bisect_right(peaks, peak[row])
+        if stop and least[stop - 1] <= seconds[row]:
+            continue
+        kept.append(row)
+        while stop < len(peaks) and least[stop] >= seconds[row]:
+            stop += 1
+        peaks[first:stop], least[first:stop] = [peak[row]], [seconds[row]]
+    return np.array(sorted(kept), dtype=np.int64)
 
 
 def least_seconds(

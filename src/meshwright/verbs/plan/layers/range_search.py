@@ -6,8 +6,9 @@ a plan and priced by closed forms; where its memory is another than the blocks' 
 corrected and the search of the pipeline is repeated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -170,10 +171,11 @@ class _PipelineSearch:
     def _corrected(self, seconds: Floats) -> Iterator[RangedPlan]:
         """Yield plans that fit, of ever better estimates of what pipeline ranks hold beyond their blocks."""
         cuts = (False, True) if self.pipeline.chunks == 1 and self.pipeline.ranks > 1 else (True,)
+        chains = _Chains(lambda held: self._costs(held, seconds))
         for balanced in cuts:
             rooms = np.full(self.pipeline.ranks, self.room)
             for _ in range(CORRECTIONS):
-                cut = self._assigned(seconds, rooms, balanced=balanced)
+                cut = self._assigned(chains, rooms, balanced=balanced)
                 if cut is None or cut.strategies in self.seen:
                     break
                 self.seen.add(cut.strategies)
@@ -186,9 +188,9 @@ class _PipelineSearch:
                 if abs(rooms - before).max() <= NEGLIGIBLE * self.room:
                     break
 
-    def _assigned(self, seconds: Floats, rooms: Floats, *, balanced: bool) -> StageAssignment | None:
+    def _assigned(self, known: "_Chains", rooms: Floats, *, balanced: bool) -> StageAssignment | None:
         """Return the best strategies of all layers and the cut; None where nothing fits."""
-        chains = self._chains(seconds, rooms)
+        chains = [known.of(self._held_on(rank), room) for rank, room in enumerate(rooms.tolist())]
         if self.pipeline.chunks > 1:
             return assigned_chunks(self.kinds, chains, self._balanced(), len(self.setting.model.blocks))
         return assigned_stages(self.kinds, chains, self._balanced() if balanced else None)
@@ -198,27 +200,17 @@ class _PipelineSearch:
         """Bytes of a device that a plan may use."""
         return usable_device_bytes(self.setting.cluster)
 
-    def _chains(self, seconds: Floats, rooms: Floats) -> list[ChainLabels]:
-        known: dict[tuple[tuple[int, ...], float], ChainLabels] = {}
-        found = []
-        for rank, room in enumerate(rooms.tolist()):
-            key = tuple(self._held_on(rank)), room
-            if key not in known:
-                known[key] = ChainLabels(self._costs(rank, seconds, self.change), room)
-            found.append(known[key])
-        return found
-
-    def _held_on(self, rank: int) -> list[int]:
+    def _held_on(self, rank: int) -> tuple[int, ...]:
         """Return the micro-batches in flight on each stage of a rank."""
-        return [int(held) for held in self.pipeline.in_flight[rank :: self.pipeline.ranks]]
+        return tuple(self.pipeline.in_flight[rank :: self.pipeline.ranks].tolist())
 
-    def _costs(self, rank: int, seconds: Floats, change: Floats) -> LayerCosts:
-        """Return the costs of layers on a rank, a row for each block of each of its stages."""
-        costs, held = self.pipeline.costs, self._held_on(rank)
+    def _costs(self, held: tuple[int, ...], seconds: Floats) -> LayerCosts:
+        """Return the costs of layers on a rank with so much in flight, a row for each block of each of its stages."""
+        costs = self.pipeline.costs
         size = [costs.state_bytes + count * costs.kept_bytes for count in held]
         of_chunks = [np.concatenate([seconds] * len(held), 1), np.concatenate(size, 1)]
         peak = np.concatenate([costs.peak_bytes] * len(held), 1)
-        return LayerCosts(of_chunks[0].T, of_chunks[1].T, peak.T, change)
+        return LayerCosts(of_chunks[0].T, of_chunks[1].T, peak.T, self.change)
 
     def _balanced(self) -> tuple[int, ...]:
         stages = self.pipeline.ranks * self.pipeline.chunks
@@ -241,6 +233,20 @@ class _PipelineSearch:
         (length,) = pipeline_lengths([group])
         found = RangedPlan(plan, float(step_total(group, length)[0]), float(held.max()))
         return found, held - ledgers["workspace"][0]
+
+
+class _Chains:
+    """Labels of layers on ranks by the micro-batches in flight and the room, which searches of a pipeline share."""
+
+    def __init__(self, costs: Callable[[tuple[int, ...]], LayerCosts]) -> None:
+        self.costs = lru_cache(maxsize=None)(costs)
+        self.known: dict[tuple[tuple[int, ...], float], ChainLabels] = {}
+
+    def of(self, held: tuple[int, ...], room: float) -> ChainLabels:
+        """Return the labels of a rank with so much in flight and so much room."""
+        if (held, room) not in self.known:
+            self.known[held, room] = ChainLabels(self.costs(held), room)
+        return self.known[held, room]
 
 
 def _each(numbers: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
