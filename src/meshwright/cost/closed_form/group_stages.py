@@ -228,6 +228,11 @@ class GroupStages(SharedPipeline):
         """Distinct contents of stages."""
         return tuple(blocks for blocks, _ in self._contents)
 
+    @property
+    def contents(self) -> list[Content]:
+        """Distinct contents of stages, with the changes of layout inside them."""
+        return list(self._contents)
+
     @cached_property
     def _contents(self) -> dict[Content, Changes]:
         """Changes of layout inside each kind of stage, by its blocks and the changes' identity."""

@@ -217,11 +217,6 @@ class PlanGroup(GroupStages):
         return self._stage_bytes(self.prices.kept)
 
     @cached_property
-    def working(self) -> list[Floats]:
-        """Bytes that the backward pass of each block brings back: (n,) each."""
-        return [self.per_plan(value) for value in self.prices.working]
-
-    @cached_property
     def kept_for_weights(self) -> Floats:
         """Bytes that a stage of each kind keeps from I to W: (n, kinds)."""
         return self._stage_bytes(self.prices.kept_for_weights)

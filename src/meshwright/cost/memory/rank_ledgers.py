@@ -1,10 +1,12 @@
 """Memory of a group of plans: the ledger of each plan's worst pipeline rank, as arrays."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from meshwright.cost.closed_form.group_parts import elements_by_part
+from meshwright.cost.closed_form.group_stages import Content
 from meshwright.cost.closed_form.plan_group import Bools, Floats, Ints, PlanGroup
 from meshwright.cost.memory.backward_peak import (
     Moment,
@@ -26,6 +28,8 @@ from meshwright.program.model_states.zero_sharding import SHARDED, held_packed
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.stage_times import StageTimes
 from meshwright.stack.state_types import SCALE_BYTES
+
+NO_MOMENT = Moment(0.0, 0)
 
 
 def rank_ledgers(group: PlanGroup) -> dict[str, Floats]:
@@ -61,7 +65,8 @@ def least_held(group: PlanGroup) -> Floats:
     On ranks without the head the largest ``working`` adds to it.
     """
     rule, stack = _rules(group), group.setting.stack
-    of_kinds = [np.floor(_per_plan(least_buffers(s, rule, stack), group)) for s in _stages(group)]
+    stages = [_stage(group, content, frees=False) for content in group.contents]
+    of_kinds = [np.floor(group.per_plan(least_buffers(stage, rule, stack))) for stage in stages]
     passing = np.stack([_most(of_kinds, group.kind_of[at]) for at in group.stages_at.T], 1)
     states = sum(_of_states(group).values(), start=_buffers_of_host_states(group))
     return np.asarray(states + _whole_all_along(group) + (0 if group.by_unit else passing))
@@ -259,60 +264,82 @@ def _kinds_of_ranks(group: PlanGroup) -> tuple[list[tuple[int, ...]], Ints]:
 
 def _worst_moments(group: PlanGroup) -> tuple[list[Moment], Ints]:
     """Return the moments that hold most beyond kept activations, fields are (n,), and which of them each rank has."""
-    rule, stack = _rules(group), group.setting.stack
-    nothing = Moment(np.zeros(len(group.plans)), 0)
-    of_kinds = [list(moments(stage, rule, stack)) for stage in _stages(group)]
-    share = [] if group.share is None else list(moments(_vocabulary(group), rule, stack))
     different, of_rank = _kinds_of_ranks(group)
     sets = list(dict.fromkeys(tuple(dict.fromkeys(kinds)) for kinds in different))
-    worst = [worst_moment([nothing, *share, *(m for kind in some for m in of_kinds[kind])]) for some in sets]
+    frees, contents = _frees_with_head(group), group.contents
+    worst = [_worst_moment(group, tuple(contents[kind] for kind in some), frees) for some in sets]
     return worst, np.array([sets.index(tuple(dict.fromkeys(kinds))) for kinds in different])[of_rank]
+
+
+def _worst_moment(group: PlanGroup, contents: tuple[Content, ...], frees: Bools) -> Moment:
+    """Return the worst moment of stages, whose blocks free what they kept in some of the plans: fields are (n,)."""
+
+    def of(free: bool) -> Moment:
+        key = "moment", contents, free
+        return _of_plans(group, group.made_once(key, partial(_priced_moment, group, contents, free)))
+
+    if frees.all() or not frees.any():
+        return of(bool(frees[0]))
+    kept, freed = of(False), of(True)
+    return Moment(
+        np.where(frees, freed.working, kept.working),
+        np.where(frees, freed.buffers, kept.buffers),
+        np.where(frees, freed.freed, kept.freed),
+    )
+
+
+def _of_plans(group: PlanGroup, moment: Moment) -> Moment:
+    return Moment(
+        group.per_plan(moment.working), group.per_plan(moment.buffers), group.per_plan(moment.freed)
+    )
+
+
+def _priced_moment(group: PlanGroup, contents: tuple[Content, ...], frees: bool) -> Moment:
+    """Return the worst moment of stages, a row per distinct shape."""
+    rule, stack = _rules(group), group.setting.stack
+    stages = [_stage(group, content, frees=frees) for content in contents]
+    if group.share is not None:
+        stages.append(_stage_blocks(group, group.setting.model.vocabulary, None, frees=False))
+    return worst_moment([NO_MOMENT, *(m for stage in stages for m in moments(stage, rule, stack))])
 
 
 def block_peak(group: PlanGroup, block: int) -> Floats:
     """Return the most bytes of working memory and buffers that a block adds to a stage of equal blocks: (n,)."""
+    found = group.made_once(("block peak", block), partial(_priced_block_peak, group, block))
+    return np.floor(group.per_plan(found.working)) + np.floor(group.per_plan(found.buffers))
+
+
+def _priced_block_peak(group: PlanGroup, block: int) -> Moment:
+    """Return the moment at which a stage of equal blocks holds most, a row per distinct shape."""
     head = block if block == group.setting.model.head_block else None
-    stage = _stage_blocks(group, (block,) * (1 if head is not None else 3), head, np.zeros(len(group.plans)))
-    found = worst_moment(
-        [Moment(np.zeros(len(group.plans)), 0), *moments(stage, _rules(group), group.setting.stack)]
-    )
-    return np.floor(found.working) + np.floor(found.buffers)
+    stage = _stage_blocks(group, (block,) * (1 if head is not None else 3), head, frees=False)
+    return worst_moment([NO_MOMENT, *moments(stage, _rules(group), group.setting.stack)])
 
 
-def _stages(group: PlanGroup) -> list[StageBlocks]:
-    """Return the blocks of every kind of stage. With the head, and one stage a rank, they free what they kept."""
-    head = group.setting.model.chain[-1][0]
-    frees = _frees_with_head(group)
-    ends = group.setting.model.head.kind == "head"
-    return [
-        _stage_blocks(group, kind, head if ends and head in kind else None, frees)
-        for kind in group.stage_kinds
-    ]
-
-
-def _frees_with_head(group: PlanGroup) -> Floats:
-    """Return 1 for plans whose blocks free what they kept on the rank with the head, where nothing is on a host."""
+def _frees_with_head(group: PlanGroup) -> Bools:
+    """Return the mask of plans whose blocks free what they kept on the rank with the head: nothing is on a host."""
     if len(group.stages_at) > 1 or group.split or group.share is not None:
-        return np.zeros(len(group.plans))
-    return np.asarray(_activations_on_host(group)[:, -1] == 0, dtype=np.float64)
+        return np.zeros(len(group.plans), dtype=np.bool_)
+    return np.asarray(_activations_on_host(group)[:, -1] == 0)
 
 
-def _vocabulary(group: PlanGroup) -> StageBlocks:
-    return _stage_blocks(group, group.setting.model.vocabulary, None, np.zeros(len(group.plans)))
+def _stage(group: PlanGroup, content: Content, *, frees: bool) -> StageBlocks:
+    """Return the blocks of a stage. With the head, and one stage a rank, they may free what they kept."""
+    (blocks, _), head = content, group.setting.model.chain[-1][0]
+    ends = group.setting.model.head.kind == "head" and head in blocks
+    return _stage_blocks(group, blocks, head if ends else None, frees=frees)
 
 
-def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, frees: Floats) -> StageBlocks:
+def _stage_blocks(group: PlanGroup, blocks: Sequence[int], head: int | None, *, frees: bool) -> StageBlocks:
+    """Return facts of a stage's blocks, a row per distinct shape."""
     prices, model = group.prices, group.setting.model
-    local = prices.local_of(model.chain[-1][0])
-    counted = head is not None and bool(frees.any())
+    local, counted = prices.local_of(model.chain[-1][0]), frees and head is not None
     return StageBlocks(
         blocks=blocks,
-        elements=group.plan_elements.__getitem__,
-        kept=lambda block: frees * group.per_plan(prices.kept[block]) if counted else 0,
-        working=group.working.__getitem__,
-        logits=frees * group.per_plan(logit_bytes(model.head, local.shape, local.mode, local.stack))
-        if counted
-        else 0,
+        elements=group.block_elements.__getitem__,
+        kept=lambda block: prices.kept[block] if counted else 0,
+        working=prices.working.__getitem__,
+        logits=logit_bytes(model.head, local.shape, local.mode, local.stack) if counted else 0,
         head=head,
         tied=group.shared[0] if head is not None and group.shared else None,
     )
