@@ -56,7 +56,12 @@ def _stacks_with(arch: Architecture, without: Stack) -> str:
     names = [
         name for name in stack_names() if name != without.name and not _why_missing(arch, load_stack(name))
     ]
-    return f"stack: {' or '.join(names)}"
+    hint = f"stack: {' or '.join(names)}"
+    return (
+        hint
+        if arch.encoder is None
+        else f"{hint} (no export has a model with an encoder: use meshwright run)"
+    )
 
 
 @limit("does not have this model")
