@@ -1,0 +1,1 @@
+"""Serving plans: pools of replicas that fill caches and write tokens."""

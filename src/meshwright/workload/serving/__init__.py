@@ -1,0 +1,1 @@
+"""The workload of serving: lengths of requests, load, limits on latency."""
