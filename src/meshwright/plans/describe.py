@@ -33,12 +33,12 @@ def describe_plan(
     """
     full = plan if isinstance(plan, LongPlan) else expand(plan, architecture)
     resolved = plan if isinstance(plan, LongPlan) else _resolved(plan, full)
-    given = _given(read or plan, "")
+    given = given_paths(read or plan, "")
     return {
         "form": "long" if long or isinstance(plan, LongPlan) else "short",
         "plan": _with_types(full, stack, architecture).to_data() if long else resolved.to_data(),
         "given": given,
-        "defaults": [path for path in _paths(resolved.to_data(), "") if path not in given],
+        "defaults": [path for path in value_paths(resolved.to_data(), "") if path not in given],
         "devices": _devices(full),
         "stages": _stages(full, architecture.layers),
     }
@@ -83,8 +83,8 @@ def _resolved(short: ShortPlan, full: LongPlan) -> ShortPlan:
     return short.model_copy(update={"layout": layout, "gather": full.gather})
 
 
-def _given(value: object, path: str) -> list[str]:
-    """Dotted paths of the values that were set and not left to a default."""
+def given_paths(value: object, path: str) -> list[str]:
+    """Return the dotted paths of the values that were set and not left to a default."""
     if isinstance(value, Strict):
         names = {name: field.alias or name for name, field in type(value).model_fields.items()}
         inner = {names[name]: getattr(value, name) for name in names if name in value.model_fields_set}
@@ -92,13 +92,18 @@ def _given(value: object, path: str) -> list[str]:
         inner = dict(value)
     else:
         return [] if value is None else [path]
-    return [found for key, item in inner.items() for found in _given(item, f"{path}.{key}" if path else key)]
+    return [
+        found for key, item in inner.items() for found in given_paths(item, f"{path}.{key}" if path else key)
+    ]
 
 
-def _paths(value: object, path: str) -> list[str]:
+def value_paths(value: object, path: str) -> list[str]:
+    """Return the dotted paths of all values of nested mappings."""
     if not isinstance(value, Mapping):
         return [path]
-    return [found for key, item in value.items() for found in _paths(item, f"{path}.{key}" if path else key)]
+    return [
+        found for key, item in value.items() for found in value_paths(item, f"{path}.{key}" if path else key)
+    ]
 
 
 def _devices(plan: LongPlan) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.load import load_cluster
@@ -10,6 +11,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
 from meshwright.plans.files.custom_schedule_file import with_custom_lists_read
 from meshwright.plans.files.expert_pairs_file import with_routing_read
+from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.conversion import expand, shorten
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
@@ -20,6 +22,8 @@ from meshwright.plans.setting import Setting
 from meshwright.plans.tried_suggestions import Judge, NamedProblem, SuggestionTrial, no_problems
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
+
+N = TypeVar("N", bound=Strict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +116,18 @@ def with_files_read(plan: ShortPlan | LongPlan, folder: Path) -> ShortPlan | Lon
 
     Raises InputError where lists of a schedule, an order of experts, or what was counted of routers can not be read.
     """
+    found = with_nouns_from(plan, folder)
+    return with_routing_read(with_expert_order_read(with_custom_lists_read(found, folder), folder), folder)
+
+
+def with_nouns_from(plan: N, folder: Path) -> N:
+    """Return a plan of any kind with the paths of its model, cluster and stack from ``folder``, if they are there."""
     found = {
         name: str(folder / getattr(plan, name))
         for name in ("model", "cluster", "stack")
         if _is_file(folder / getattr(plan, name))
     }
-    return with_routing_read(
-        with_expert_order_read(with_custom_lists_read(plan.model_copy(update=found), folder), folder), folder
-    )
+    return plan.model_copy(update=found)
 
 
 def _is_file(path: Path) -> bool:

@@ -13,6 +13,7 @@ from meshwright.present.console import WIDTH_OF_FILES, console
 from meshwright.present.description_values import print_rows, value_text
 from meshwright.present.model_description import chain_text, print_blocks
 from meshwright.present.plan_answers.layout_text import meshes_text, sequences_text
+from meshwright.present.serving_pools import serving_lines
 from meshwright.units import format_bytes
 
 TABLES: Mapping[tuple[str, str], Callable[[Console, Any], None]] = {
@@ -45,6 +46,8 @@ def render_description(data: dict[str, Any]) -> None:
 
 def _plan_file(data: dict[str, Any]) -> str:
     lines = [f"{name}: {', '.join(data[name])}" for name in ("given", "defaults") if data.get(name)]
+    if data["form"] == "serving":
+        return plan_text(data["plan"], below=[*lines, *serving_lines(data)])
     lines += [f"devices: {data['devices']}", "stages:"]
     for stage in data["stages"]:
         last = stage["first_layer"] + stage["layers"] - 1

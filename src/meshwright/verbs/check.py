@@ -18,21 +18,23 @@ from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants_file import Given, with_constants
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
-from meshwright.errors import InfeasibleError, InputError, Problem
+from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
 from meshwright.frameworks.import_formats import is_plan
 from meshwright.frameworks.importing.imported_file import ImportedFile, UnmappedOption
 from meshwright.frameworks.importing.launcher_file import launcher_beside
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.arrays.short_plans import from_shorts
-from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.files.plan_file import parse_any_plan
 from meshwright.plans.forms.conversion import expand, short_of_only_layout, shorten_ignoring_layers
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.overrides import overrides_between
-from meshwright.plans.resolve import load_nouns, resolve_with, with_files_read
+from meshwright.plans.resolve import load_nouns, resolve_with, with_files_read, with_nouns_from
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.serving.resolve_serving import resolve_serving
+from meshwright.plans.serving.serving_file import ServingFile
 from meshwright.plans.setting import Setting
 from meshwright.plans.tried_suggestions import Judge, no_problems
 from meshwright.result import Report
@@ -44,15 +46,18 @@ from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answe
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
 
+NO_PREDICTION = "serving plans are checked by their laws, and not predicted yet"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of ``check``. ``report`` is None where the plan is illegal."""
+    """The answer of ``check``. ``report`` is None where the plan is illegal, or serves: ``no_figures`` is the reason."""
 
     problems: tuple[Problem, ...]
     unread: tuple[UnmappedOption, ...] = ()
-    plan: ShortPlan | LongPlan | None = None
+    plan: ShortPlan | LongPlan | ServingFile | None = None
     report: Report | None = None
+    no_figures: str = "the file has errors"
     recommended: Proposal | None = None
     fastest: Proposal | None = None
     mended: SmallestFix | None = None
@@ -65,7 +70,8 @@ class Checked:
     @property
     def change(self) -> tuple[str, ...]:
         """The smallest change with the degrees that go with it; empty where there is none."""
-        short = None if self.plan is None else _short(self.plan)
+        plan = None if isinstance(self.plan, ServingFile) else self.plan
+        short = None if plan is None else _short(plan)
         return overrides_between(short, self.mended.plan) if short and self.mended else ()
 
     @property
@@ -79,14 +85,14 @@ class Checked:
             known.append((self.fastest.report.step_time_s, self.fastest.plan))
         if self.mended:
             known.append((self.mended.step_s, self.mended.plan))
-        if self.report and self.plan and self.report.fits:
+        if self.report and self.report.fits and isinstance(self.plan, ShortPlan | LongPlan):
             known.append((self.report.step_time_s, self.plan))
         return min(known, key=lambda timed: timed[0]) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the public form; figures that an illegal plan does not have are null."""
         report, best, mended = self.report, self.best_known, self.mended
-        origin = {} if report else {"step_time_s": "null: the file has errors"}
+        origin = {} if report else {"step_time_s": f"null: {self.no_figures}"}
         return {
             "ok": self.ok,
             "problems": [problem.to_json() for problem in self.problems],
@@ -130,9 +136,14 @@ def check_text(text: str, where: str, request: ImportRequest, constants: Given |
 
 
 def _check_plan_file(text: str, where: str, request: ImportRequest, constants: Given | None) -> Checked:
-    plan = with_files_read(parse_plan(text, where), Path(where).parent)
+    read, folder = parse_any_plan(text, where), Path(where).parent
     changes = {"model": request.model, "cluster": request.on, "stack": request.stack}
-    plan = plan.model_copy(update={name: value for name, value in changes.items() if value})
+    nouns_given = {name: value for name, value in changes.items() if value}
+    if isinstance(read, ServingFile):
+        return _check_serving(
+            with_nouns_from(read, folder).model_copy(update=nouns_given), request, constants
+        )
+    plan = with_files_read(read, folder).model_copy(update=nouns_given)
     numbers = {"seq_len": request.seq_len, "global_batch": request.global_batch}
     workload = plan.workload.model_copy(update={name: n for name, n in numbers.items() if n})
     plan = plan.model_copy(update={"workload": workload})
@@ -145,6 +156,25 @@ def _check_plan_file(text: str, where: str, request: ImportRequest, constants: G
         return Checked(problems=_problems(plan, nouns.model, nouns.cluster, nouns.stack), plan=plan)
     setting = Setting.of(nouns.model, nouns.cluster, spec, nouns.stack, plan.dtypes)
     return _checked(plan, with_constants(setting, constants), [], None)
+
+
+def _check_serving(plan: ServingFile, request: ImportRequest, constants: Given | None) -> Checked:
+    """Check the laws of a serving plan. Raises InputError for options that only plans that train have."""
+    options = {"seq_len": request.seq_len, "global_batch": request.global_batch, "constants": constants}
+    refused = [
+        Problem(
+            name, str(value), "is an option for plans that train, and this one serves", f"leave {name} out"
+        )
+        for name, value in options.items()
+        if value is not None
+    ]
+    if refused:
+        raise UnsupportedError(refused)
+    try:
+        problems = resolve_serving(plan).warnings
+    except InputError as error:
+        return Checked(problems=error.problems, plan=plan)
+    return Checked(problems=problems, plan=plan, no_figures=NO_PREDICTION)
 
 
 def _problems(

@@ -16,12 +16,15 @@ from meshwright.model.describe import describe_model
 from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_name, zoo_names
 from meshwright.plans.describe import describe_plan
-from meshwright.plans.files.plan_file import load_plan
+from meshwright.plans.files.plan_file import load_any_plan
 from meshwright.plans.files.yaml_text import keys_read, read_file
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.resolve import resolve, with_files_read
+from meshwright.plans.resolve import resolve, with_files_read, with_nouns_from
 from meshwright.plans.rules.stack_limits import STACK_LIMITS
+from meshwright.plans.serving.describe_serving import describe_serving
+from meshwright.plans.serving.resolve_serving import resolve_serving
+from meshwright.plans.serving.serving_file import ServingFile
 from meshwright.program.layout_description import describe_parts, describe_reshards
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.stack.load import load_stack, stack_names
@@ -30,6 +33,8 @@ from meshwright.workload.workload import MAX_SEQ_LEN
 
 MISSPELLED = 0.7
 """The part of its letters that a misspelled key shares with the one that is meant."""
+SERVING_KEYS = frozenset(ServingFile.model_fields) - {"pools"}
+"""Keys of serving plans; a cluster has pools, too."""
 YAML = (".yaml", ".yml")
 
 
@@ -61,7 +66,9 @@ def _describe_file(path: Path, long: bool) -> dict[str, Any]:
         return {"kind": "cluster", **describe_cluster(parse_cluster(text, str(path)))}
     if kind == "stack":
         return {"kind": "stack", **describe_stack(load_stack(path))}
-    read = load_plan(path)
+    read = load_any_plan(path)
+    if isinstance(read, ServingFile):
+        return {"kind": "plan", **describe_serving(resolve_serving(with_nouns_from(read, path.parent)), read)}
     plan = with_files_read(read, path.parent)
     stack = load_stack(plan.stack) if long else None
     described = describe_plan(plan, load_model(plan.model).architecture, long=long, read=read, stack=stack)
@@ -84,7 +91,7 @@ def _parts(plan: ShortPlan | LongPlan) -> dict[str, Any]:
 def _kind_of_file(keys: Iterable[str]) -> str:
     """Return the kind of file that has the most of these keys; a misspelled key counts like the one it is near to."""
     known = {
-        "plan": {*ShortPlan.model_fields, *LongPlan.model_fields},
+        "plan": {*ShortPlan.model_fields, *LongPlan.model_fields, *SERVING_KEYS},
         "cluster": {*ClusterFile.model_fields, *HABITUAL_KEYS, *IN_A_POOL},
         "stack": {field.name for field in file_fields()},
     }

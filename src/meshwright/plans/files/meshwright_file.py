@@ -60,20 +60,20 @@ def is_cut_off(text: str) -> bool:
     return lines[0] == WRITTEN and END not in lines
 
 
-def with_empty_keys(empty: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
-    """Return problems of keys without a value, then the others of a file that was read without those keys.
+def with_empty_keys(first: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
+    """Return problems that were found first, then the others of a file that was read without its empty keys.
 
     A required key without a value is one problem, with the suggestion of the missing key.
     """
     by_field = {problem.field: problem for problem in others}
-    fields = {problem.field for problem in empty}
+    fields = {problem.field for problem in first if problem.value is None}
     first = [
         replace(problem, suggestion=by_field[problem.field].suggestion)
-        if problem.field in by_field
+        if problem.field in fields & by_field.keys()
         else problem
-        for problem in empty
+        for problem in first
     ]
-    return first + [problem for problem in others if problem.field not in fields]
+    return [*first] + [problem for problem in others if problem.field not in fields]
 
 
 def _cut_off(text: str, where: str, kind: FileKind) -> Problem:

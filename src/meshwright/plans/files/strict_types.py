@@ -1,14 +1,19 @@
 """The base of every type in a plan file: frozen, unknown keys are errors, no silent conversions."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticKnownError
 
 
 class Strict(BaseModel):
-    """A frozen mapping that refuses unknown keys and values of another type (``"4"`` is not 4)."""
+    """A frozen mapping that refuses unknown keys and values of another type (``"4"`` is not 4).
 
+    ``examples``: lines for keys of a file of this type, where they differ from those of other files.
+    """
+
+    examples: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def to_data(self) -> dict[str, object]:

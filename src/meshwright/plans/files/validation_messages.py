@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 
 from meshwright.errors import InputError, Problem, near_names, nearest
+from meshwright.plans.files.foreign_keys import foreign_key
 from meshwright.plans.files.meshwright_file import with_empty_keys
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.long import LATER, NOT_YET, Layout, LongPlan, Pipeline
@@ -21,6 +22,16 @@ EXAMPLES = {
     "cluster": "cluster: h100-sxm-80gb x 64",
     "workload": "workload: {seq_len: 8192, global_batch: 512}",
     "stack": "stack: megatron-core",
+    "task": "task: serve",
+    "input_tokens": "input_tokens: 1000",
+    "output_tokens": "output_tokens: 1000",
+    "share": "share: 0.5",
+    "lengths": "lengths: [{input_tokens: 1000, output_tokens: 1000, share: 1.0}]",
+    "prefill": "prefill: {tp: 8}",
+    "decode": "decode: {tp: 8}",
+    "batching": "batching: {max_sequences: 64}",
+    "quantise": "quantise: {weights: fp8}",
+    "objectives": "objectives: {ttft_ms: 2000, tpot_ms: 50}",
     "seq_len": "seq_len: 8192",
     "global_batch": "global_batch: 512",
     "layers": "layers: {embed: {layout: main}, 0..31: {layout: main}, head: {layout: main}}",
@@ -97,13 +108,13 @@ def validated(
 ) -> P:
     """Return ``data`` as a ``kind``. Raise InputError with every problem at once.
 
-    ``required`` are keys that must be there although the type has a default, each with an example; ``others`` are
-    problems that were found while ``data`` was read, of keys that are not in it.
+    ``required`` are dotted keys that must be there although the type has a default, each with an example; ``others``
+    are problems that were found while ``data`` was read.
     """
     found: list[Facts] = [
-        {"type": "missing", "loc": (key,), "example": example}
+        {"type": "missing", "loc": tuple(key.split(".")), "example": example}
         for key, example in (required or {}).items()
-        if key not in data
+        if _is_absent(data, key.split("."))
     ]
     plan = None
     try:
@@ -114,6 +125,12 @@ def validated(
         wrong = [_problem(kind, facts) for facts in _causes(kind, found)]
         raise InputError(with_empty_keys(others, wrong)) from None
     return plan
+
+
+def _is_absent(data: Mapping[str, object], path: Sequence[str]) -> bool:
+    head, *rest = path
+    inner = data.get(head)
+    return head not in data or (bool(rest) and isinstance(inner, Mapping) and _is_absent(inner, rest))
 
 
 def sections(kind: type[Strict]) -> dict[str, str]:
@@ -152,7 +169,7 @@ def _causes(kind: type[Strict], found: Sequence[Facts]) -> list[Facts]:
 def _meant_keys(kind: type[Strict], path: Sequence[str | int]) -> list[str]:
     """Return the key that an unknown one is a misspelling of, if any."""
     key = str(path[-1])
-    if _is_long_key(kind, path) or _is_deeper_key(kind, path):
+    if _is_long_key(kind, path) or _is_deeper_key(kind, path) or foreign_key(kind, path):
         return []
     return near_names(key, _keys(_type_at(kind, path[:-1])))[:1]
 
@@ -167,8 +184,12 @@ def _problem(kind: type[Strict], facts: Facts) -> Problem:
     suggest = SUGGESTIONS.get(facts["type"])
     suggestion = suggest(kind, path, facts) if suggest else _for_shape(kind, path, facts)
     rule = _rule(facts)
-    if facts["type"] == "extra_forbidden" and _is_long_key(kind, path):
-        rule = NOT_YET if path[-1] in LATER else "belongs to the long form of a plan"
+    if facts["type"] == "extra_forbidden":
+        foreign = foreign_key(kind, path)
+        if _is_long_key(kind, path):
+            rule = NOT_YET if path[-1] in LATER else "belongs to the long form of a plan"
+        elif foreign is not None:
+            rule, suggestion = foreign
     return Problem(".".join(map(str, path)), value, rule, suggestion)
 
 
@@ -218,15 +239,17 @@ def _for_unknown(kind: type[Strict], path: Sequence[str | int], facts: Facts) ->
 
 
 def _for_missing(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
-    return f"add `{facts.get('example') or EXAMPLES.get(str(path[-1]), path[-1])}`"
+    key = str(path[-1])
+    return f"add `{facts.get('example') or _examples(kind).get(key, key)}`"
 
 
 def _for_shape(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
     """Return an example line for the innermost key that has one; else the keys of the mapping."""
-    known = [EXAMPLES[str(part)] for part in reversed(path) if str(part) in EXAMPLES]
+    examples = _examples(kind)
+    known = [examples[str(part)] for part in reversed(path) if str(part) in examples]
     inside = ", ".join(f"{key}: …" for key in _keys(_type_at(kind, path))[:3])
     return (
-        f"write `{known[0]}`" if known and str(path[-1]) in EXAMPLES else f"write `{path[-1]}: {{{inside}}}`"
+        f"write `{known[0]}`" if known and str(path[-1]) in examples else f"write `{path[-1]}: {{{inside}}}`"
     )
 
 
@@ -270,6 +293,10 @@ SUGGESTIONS: dict[str, Callable[[type[Strict], Sequence[str | int], Facts], str]
     "greater_than_equal": lambda kind, path, facts: f"write {facts['ctx']['ge']}",
     "less_than_equal": lambda kind, path, facts: f"write at most {facts['ctx']['le']}",
 }
+
+
+def _examples(kind: type[Strict]) -> Mapping[str, str]:
+    return {**EXAMPLES, **kind.examples}
 
 
 def _keys(kind: type[Strict]) -> list[str]:

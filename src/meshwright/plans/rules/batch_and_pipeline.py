@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import ceil, lcm
 
 from meshwright.errors import Problem
+from meshwright.model.architecture import Architecture
 from meshwright.plans.forms.short import default_gather
 from meshwright.plans.layers.layer_assignment import layer_rules, stage_problems
 from meshwright.plans.rules.rule_input import Rule, RuleInput
@@ -43,17 +44,20 @@ def sequence_length(case: RuleInput) -> Iterator[Problem]:
 
 def known_positions(case: RuleInput) -> Iterator[Problem]:
     """Sequences no longer than the model's positions."""
-    workload, arch = case.workload, case.arch
-    if (
-        workload is None
-        or workload.seq_len <= arch.max_positions
-        or arch.positions in ("alibi", "none", "relative")
-    ):
+    if case.workload is not None:
+        length, field = case.workload.seq_len, "workload.seq_len"
+        hint = f"seq_len: {case.arch.max_positions}"
+        yield from position_problems(case.arch, length, field, f"seq_len {length}", hint)
+
+
+def position_problems(
+    arch: Architecture, length: int, field: str, described: str, hint: str
+) -> Iterator[Problem]:
+    """Yield a sequence longer than the model's positions: an error where each position has a learned row."""
+    if length <= arch.max_positions or arch.positions in ("alibi", "none", "relative"):
         return
-    rule = f"seq_len {workload.seq_len} > max_positions {arch.max_positions} of the model"
-    hint = f"seq_len: {arch.max_positions}"
-    learned = arch.positions == "learned"
-    yield Problem("workload.seq_len", workload.seq_len, rule, hint, "error" if learned else "warning")
+    rule = f"{described} > max_positions {arch.max_positions} of the model"
+    yield Problem(field, length, rule, hint, "error" if arch.positions == "learned" else "warning")
 
 
 def batch_division(case: RuleInput) -> Iterator[Problem]:

@@ -1,11 +1,12 @@
 """Rules on the degrees: their product, what they must divide, and the experts' mesh."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import gcd, prod
 from typing import get_args
 
 from meshwright.errors import Problem
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, Experts
 from meshwright.plans.forms.conversion import expert_grid
 from meshwright.plans.forms.long import ExpertAxis
 from meshwright.plans.forms.short import MAX_DEGREE, Axis
@@ -67,14 +68,26 @@ def rank_orders(case: RuleInput) -> Iterator[Problem]:
 
 def tensor_widths(case: RuleInput) -> Iterator[Problem]:
     """tp divides heads, key-value heads, hidden and the feed-forward widths."""
-    tp, widths = case.grid.tp, _widths(case.arch)
+    tp, arch = case.grid.tp, case.arch
+    for problem in width_problems(arch, tp, "layout.tp"):
+        copies = problem.rule.startswith("kv_heads") and tp % arch.kv_heads == 0
+        if copies and case.stack.copies_key_value_heads:
+            note = f"; {case.stack.id} would copy them, and a plan cannot say so yet"
+            problem = replace(problem, rule=problem.rule + note)
+        yield problem
+
+
+def width_problems(
+    arch: Architecture, tp: int, field: str, *, copied_kv_heads: bool = False
+) -> Iterator[Problem]:
+    """Yield the widths that tp does not divide. With ``copied_kv_heads`` it may be a multiple of those heads."""
+    widths = _widths(arch)
+    if copied_kv_heads and tp % arch.kv_heads == 0:
+        widths.pop("kv_heads", None)
     legal = largest_divisor(gcd(*widths.values()), tp)
     for name, width in widths.items():
         if width % tp:
-            rule = f"{name} % tp = {width} % {tp} = {width % tp} ≠ 0"
-            if name == "kv_heads" and tp % width == 0 and case.stack.copies_key_value_heads:
-                rule += f"; {case.stack.id} would copy them, and a plan cannot say so yet"
-            yield Problem("layout.tp", tp, rule, f"tp: {legal}")
+            yield Problem(field, tp, f"{name} % tp = {width} % {tp} = {width % tp} ≠ 0", f"tp: {legal}")
 
 
 def _widths(arch: Architecture) -> dict[str, int]:
@@ -131,12 +144,17 @@ def expert_widths(case: RuleInput) -> Iterator[Problem]:
     mesh, moe = case.layout.experts, case.arch.moe
     if mesh is None or moe is None:
         return
-    if moe.experts % mesh.ep:
-        rule = f"experts % ep = {moe.experts} % {mesh.ep} = {moe.experts % mesh.ep} ≠ 0"
-        yield Problem("layout.ep", mesh.ep, rule, f"ep: {_legal_ep(case)}")
-    if moe.intermediate % mesh.etp:
-        rule = f"experts' ffn % etp = {moe.intermediate} % {mesh.etp} = {moe.intermediate % mesh.etp} ≠ 0"
-        yield Problem("layout.etp", mesh.etp, rule, f"etp: {largest_divisor(moe.intermediate, mesh.etp)}")
+    yield from expert_width_problems(moe, mesh.ep, mesh.etp, "layout", _legal_ep(case))
+
+
+def expert_width_problems(moe: Experts, ep: int, etp: int, layout: str, legal_ep: int) -> Iterator[Problem]:
+    """Yield the experts and their width that ep and etp do not divide; ``layout`` is the field that has them."""
+    if moe.experts % ep:
+        rule = f"experts % ep = {moe.experts} % {ep} = {moe.experts % ep} ≠ 0"
+        yield Problem(f"{layout}.ep", ep, rule, f"ep: {legal_ep}")
+    if moe.intermediate % etp:
+        rule = f"experts' ffn % etp = {moe.intermediate} % {etp} = {moe.intermediate % etp} ≠ 0"
+        yield Problem(f"{layout}.etp", etp, rule, f"etp: {largest_divisor(moe.intermediate, etp)}")
 
 
 def expert_product(case: RuleInput) -> Iterator[Problem]:

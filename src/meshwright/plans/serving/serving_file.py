@@ -4,7 +4,8 @@ A key that is absent has the default of its type; absent degrees and replicas ar
 from the other degrees where the model has experts.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -124,6 +125,18 @@ class EdgeSpec(Strict):
 class ServingFile(Strict):
     """A serving plan as people write it."""
 
+    examples: ClassVar[Mapping[str, str]] = {
+        "workload": "workload: {task: serve, input_tokens: 4000, output_tokens: 1000, concurrency: 64}",
+        "stack": "stack: vllm",
+        "pools": "pools: {all: {does: serve, layout: {tp: 8}}}",
+        "does": "does: serve",
+        "layout": "layout: {tp: 8}",
+        "layouts": "layouts: {prefill: {tp: 8}, decode: {tp: 8}}",
+        "edges": "edges: [{from: fill, to: write, carry: kv}]",
+        "from": "from: fill",
+        "to": "to: write",
+        "carry": "carry: kv",
+    }
     plan: Version
     model: str
     cluster: str

@@ -36,6 +36,8 @@ def render_check(data: dict[str, Any]) -> None:
             f"{format_bytes(memory['capacity'])} on the fullest device (predicted); "
             + _recommended(data["recommended_step_time_s"], data["fits"])
         )
+    elif data["ok"]:
+        out.print(escape(f"no step time: {data['origin']['step_time_s'].removeprefix('null: ')}"))
     out.print("ok" if data["ok"] else "not ok")
 
 

@@ -7,18 +7,23 @@ way by each micro-batch, behind its pass and before the next; then
 """
 
 from meshwright.errors import InputError, Problem
+from meshwright.frameworks.import_formats import is_plan
+from meshwright.plans.files.plan_file import refuse_serving
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.schedules.action import Action, ActionLists
 from meshwright.schedules.custom.check_lists import check_lists
 from meshwright.schedules.custom.check_messages import given_message_problems
-from meshwright.schedules.custom.csv_file import read_lists, without_messages
+from meshwright.schedules.custom.csv_file import lines_of_file, lists_from_csv, without_messages
 from meshwright.schedules.custom.inferred_shape import Shape, shape_of
 from meshwright.schedules.insert_messages import insert_messages
 
 
 def lists_of_file(path: str) -> tuple[list[list[Action]], Shape]:
     """Read the passes of a CSV file and the shape of their pipeline. Raise InputError with every problem."""
-    lists = read_lists(path)
+    text = "\n".join(lines_of_file(path))
+    if is_plan(text):
+        refuse_serving(text, path)
+    lists = lists_from_csv(text, path)
     passes = without_messages(lists)
     problems = check_lists(passes)
     if problems:
