@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_cases import long_plan, long_plans, short_plan, short_plans
+from serving_cases import TEXTS
 
 from meshwright.errors import InputError
-from meshwright.plans.files.plan_file import dump_plan, load_plan, parse_plan
+from meshwright.plans.files.plan_file import dump_plan, load_any_plan, load_plan, parse_any_plan, parse_plan
 from meshwright.plans.files.yaml_text import MAX_BYTES, read_file
 
 TEXT = """\
@@ -265,14 +266,14 @@ def mutated(text: str, kind: str, seed: int) -> bytes:
 
 def loaded(path):
     try:
-        return load_plan(path)
+        return load_any_plan(path)
     except InputError as error:
         return error
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    text=st.sampled_from((TEXT, LONG_TEXT, dump_plan(short_plan()), dump_plan(long_plan()))),
+    text=st.sampled_from((TEXT, LONG_TEXT, dump_plan(short_plan()), dump_plan(long_plan()), *TEXTS)),
     kinds=st.lists(st.sampled_from(MUTATIONS), min_size=1, max_size=3),
     seed=st.integers(0, 2**32),
 )
@@ -288,4 +289,4 @@ def test_a_damaged_file_gives_a_plan_or_problems_and_nothing_else(tmp_path_facto
         assert outcome.problems
         assert all(problem.rule and problem.to_json() for problem in outcome.problems)
     else:
-        assert parse_plan(dump_plan(outcome)) == outcome
+        assert parse_any_plan(dump_plan(outcome)) == outcome

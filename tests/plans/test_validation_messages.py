@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_cases import long_plan, short_plan
+from serving_cases import TEXTS, serving
 
 from meshwright.cluster.file_schema import ClusterFile
 from meshwright.errors import InputError
@@ -11,6 +12,7 @@ from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.files.validation_messages import EXAMPLES, validated
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
+from meshwright.plans.serving.serving_file import ServingFile
 
 CLUSTER = {
     "name": "two",
@@ -25,6 +27,7 @@ GOOD = [
     (ShortPlan, short_plan().model_dump()),
     (LongPlan, long_plan().model_dump(by_alias=True)),
     (ClusterFile, CLUSTER),
+    *((ServingFile, serving(text).model_dump(by_alias=True, exclude_none=True)) for text in TEXTS),
 ]
 STRANGE = st.sampled_from(
     [0, -1, 2**70, 1.5, float("inf"), "", "two words", "x" * 3000, None, (), (1,), {}, {"x": 1}, True]

@@ -51,7 +51,7 @@ NO_PREDICTION = "serving plans are checked by their laws, and not predicted yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of ``check``. ``report`` is None where the plan is illegal, or serves: ``no_figures`` is the reason."""
+    """The answer of ``check``. ``report`` is None for illegal and for serving plans: ``no_figures`` is the reason."""
 
     problems: tuple[Problem, ...]
     unread: tuple[UnmappedOption, ...] = ()

@@ -3,6 +3,8 @@
 The mesh covers the ranks of a stage: ep·etp = cp·tp·attention_dp. An absent ``ep`` is 1, an absent ``etp`` fills up.
 """
 
+from math import fsum
+
 from meshwright.plans.serving.number_formats import NumberFormats
 from meshwright.plans.serving.replica_layout import ReplicaLayout
 from meshwright.plans.serving.serving_file import (
@@ -12,7 +14,7 @@ from meshwright.plans.serving.serving_file import (
     ServingWorkloadSpec,
 )
 from meshwright.plans.serving.serving_plan import PHASES, Batching, HandOver, Phase, Pool, ServingPlan
-from meshwright.workload.serving.request_lengths import RequestLengths
+from meshwright.workload.serving.request_lengths import SHARE_TOLERANCE, RequestLengths
 from meshwright.workload.serving.serving_workload import Objectives, ServingWorkload
 
 
@@ -36,12 +38,13 @@ def serving_workload(spec: ServingWorkloadSpec) -> ServingWorkload:
 
 
 def _lengths(spec: ServingWorkloadSpec) -> RequestLengths:
-    """Return the histogram, with shares that sum to 1 exactly where decimals do not."""
+    """Return the histogram; shares that sum to 1 as far as decimals can say so are made to do so exactly."""
     if spec.lengths is None:
         assert spec.input_tokens is not None
         assert spec.output_tokens is not None
         return RequestLengths.fixed(spec.input_tokens, spec.output_tokens, spec.prefix_tokens)
-    whole = sum(entry.share for entry in spec.lengths)
+    whole = fsum(entry.share for entry in spec.lengths)
+    whole = whole if abs(whole - 1) <= SHARE_TOLERANCE else 1.0
     pairs = tuple((entry.input_tokens, entry.output_tokens, entry.share / whole) for entry in spec.lengths)
     return RequestLengths(pairs, spec.prefix_tokens)
 

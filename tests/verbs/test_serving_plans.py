@@ -1,0 +1,180 @@
+"""Verbs on serving plans: `check` and `describe` read them, the others refuse them by name."""
+
+import json
+
+import pytest
+from command_runs import refused, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from serving_cases import ONE_POOL, PHASES, POOLS, TEXTS, serving
+from test_plan_file import MUTATIONS, mutated
+
+from meshwright import api
+from meshwright.errors import attempted
+from meshwright.plans.files.plan_file import parse_any_plan
+from meshwright.verbs.check import check_text
+from meshwright.verbs.import_ import ImportRequest
+
+
+@pytest.fixture
+def pools(tmp_path):
+    path = tmp_path / "pools.yaml"
+    path.write_text(POOLS, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_legal_plan_is_ok_and_has_no_figures_yet(tmp_path, text):
+    path = tmp_path / "plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    done = run("check", path, "--json")
+    assert (done.code, done.data["ok"], done.data["problems"]) == (0, True, [])
+    assert parse_any_plan(json.dumps(done.data["plan"])) == serving(text)
+    assert done.data["step_time_s"] is None
+    assert "not predicted yet" in done.data["origin"]["step_time_s"]
+    printed = run("check", path)
+    assert (printed.code, printed.out.splitlines()[-1]) == (0, "ok")
+
+
+def test_a_broken_law_is_an_answer_with_exit_code_1(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        POOLS.replace("replicas: 2", "replicas: 4").replace("fill, to", "fil, to"), encoding="utf-8"
+    )
+    done = run("check", path, "--json")
+    assert (done.code, done.data["ok"]) == (1, False)
+    fields = [problem["field"] for problem in done.data["problems"]]
+    assert fields == ["pools", "edges.0.from", "pools.fill.does"]
+    assert all(problem["suggestion"] for problem in done.data["problems"])
+    assert "not ok" in run("check", path).out
+
+
+def test_warnings_do_not_make_a_plan_wrong(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(POOLS.replace("output_tokens: 1000", "output_tokens: 1"), encoding="utf-8")
+    done = run("check", path, "--json")
+    assert (done.code, done.data["ok"]) == (0, True)
+    assert {problem["severity"] for problem in done.data["problems"]} == {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("input_tokens: 4000", "input_tokens: 0", "workload.input_tokens = 0: must be at least 1"),
+        ("input_tokens: 4000", f"input_tokens: {10**30}", "must be at most"),
+        ("concurrency: 512", "concurrency: 512, rate_per_s: 2", "a workload has one of both"),
+        ("edges:", "sharding: zero1\nedges:", "is a key of plans that train"),
+        ("edges:", "route: {}\nedges:", "not supported yet"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["check", "describe"])
+def test_wrong_keys_and_numbers_are_refused(tmp_path, verb, old, new, words):
+    path = tmp_path / "plan.yaml"
+    path.write_text(POOLS.replace(old, new), encoding="utf-8")
+    assert words in refused(verb, path)
+
+
+def test_a_description_has_every_default_and_the_idle_devices(pools):
+    data = run("describe", pools, "--json").data
+    assert (data["kind"], data["form"], data["devices"], data["idle_devices"]) == ("plan", "serving", 32, 8)
+    fill, write = data["pools"]["fill"], data["pools"]["write"]
+    assert (fill["replicas"], fill["devices_per_replica"], fill["devices"]) == (2, 8, 16)
+    assert fill["layouts"] == {"prefill": {"attention_dp": 1, "tp": 8, "pp": 1, "cp": 1, "ep": 8, "etp": 1}}
+    assert write["layouts"]["decode"]["attention_dp"] == 16
+    assert data["plan"]["pools"]["fill"]["layout"]["etp"] == 1
+    assert data["plan"]["pools"]["fill"]["batching"]["block_tokens"] == 16
+    assert "pools.fill.layout.etp" in data["defaults"]
+    assert "pools.fill.layout.ep" in data["given"]
+    assert (data["mean_input_tokens"], data["mean_output_tokens"]) == (4000, 1000)
+
+
+def test_a_description_is_a_plan_file_with_a_table_of_pools(tmp_path, pools):
+    text = run("describe", pools).out
+    assert "# devices: 32, idle devices: 8\n" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("# fill", "# write"))]
+    assert rows == [
+        ["#", "fill", "prefill", "prefill", "1", "8", "1", "1", "8", "1", "8", "2", "16"],
+        ["#", "write", "decode", "decode", "16", "1", "1", "1", "16", "1", "16", "1", "16"],
+    ]
+    again = tmp_path / "described.yaml"
+    again.write_text(text, encoding="utf-8")
+    assert api.describe(str(again))["plan"] == api.describe(str(pools))["plan"]
+
+
+def test_phases_with_layouts_of_their_own_have_a_row_each(tmp_path):
+    path = tmp_path / "phases.yaml"
+    path.write_text(PHASES, encoding="utf-8")
+    rows = [line.split()[1:5] for line in run("describe", path).out.splitlines() if line.startswith("# all")]
+    assert rows == [["all", "serve", "prefill", "1"], ["all", "serve", "decode", "1"]]
+    path.write_text(ONE_POOL, encoding="utf-8")
+    (row,) = [line for line in run("describe", path).out.splitlines() if line.startswith("# all")]
+    assert "prefill and decode" in row
+
+
+def test_names_of_files_are_relative_to_the_plan(tmp_path, monkeypatch):
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    cluster = "name: ours\npools:\n- {device: h100-sxm-80gb, count: 24}\n"
+    (folder / "ours.yaml").write_text(cluster, encoding="utf-8")
+    path = folder / "plan.yaml"
+    path.write_text(ONE_POOL.replace("h100-sxm-80gb x 16", "ours.yaml"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run("describe", path, "--json").data["idle_devices"] == 16
+    assert run("check", path, "--json").data["ok"]
+
+
+VERBS = {
+    "predict": (),
+    "verify": (),
+    "run": (),
+    "report": (),
+    "schedule": (),
+    "probe": (),
+    "explain": (),
+    "export": ("--to", "megatron"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_other_verbs_refuse_to_serve_by_name(pools, verb):
+    message = refused(verb, pools, *VERBS[verb])
+    assert "workload.task = 'serve': this verb takes no serving plans" in message
+    assert "Suggestion: meshwright check" in message
+
+
+def test_a_comparison_refuses_to_serve_by_name(pools):
+    assert "workload.task = 'serve'" in refused("compare", pools, pools)
+
+
+def test_check_options_of_plans_that_train_are_refused(pools):
+    assert "seq_len = '4096': is an option for plans that train" in refused("check", pools, "--seq-len", 4096)
+    assert "global_batch" in refused("check", pools, "--global-batch", 64)
+
+
+def test_check_replaces_the_nouns_of_a_plan(pools):
+    done = run("check", pools, "--on", "h200-sxm-141gb x 16", "--json")
+    assert (done.code, [problem["field"] for problem in done.data["problems"]]) == (1, ["pools"])
+    done = run("check", pools, "--model", "llama-3.1-70b", "--json")
+    assert {problem["field"] for problem in done.data["problems"]} == {
+        "pools.fill.layout.ep",
+        "pools.write.layout.ep",
+    }
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    text=st.sampled_from(TEXTS),
+    kinds=st.lists(st.sampled_from(MUTATIONS), min_size=1, max_size=3),
+    seed=st.integers(0, 2**32),
+)
+def test_a_damaged_plan_is_checked_or_refused_and_nothing_else(text, kinds, seed):
+    for step, kind in enumerate(kinds):
+        if len(text) > 1 and ": " in text:
+            text = mutated(text, kind, seed + step).decode("utf-8", errors="replace")
+    problems = []
+    found = attempted(lambda: check_text(text, "damaged.yaml", ImportRequest()).to_json(), problems)
+    assert (found is None) == bool(problems)
+    assert all(problem.rule and problem.to_json() for problem in problems)
+    if found is not None:
+        assert json.dumps(found, allow_nan=False)
+        assert found["ok"] == all(problem["severity"] != "error" for problem in found["problems"])
