@@ -95,7 +95,7 @@ CASES = [
         "edges: [{from: fill, to: write, carry: kv}]",
         "edges: []",
         "pools.write.does",
-        "is handed caches by no pool | edges: [{from: fill, to: write, carry: kv}]",
+        "gets caches from no pool | edges: [{from: fill, to: write, carry: kv}]",
     ),
     (ONE_POOL, "does: serve", "does: prefill", f"{ALL}.does", "no pool does decode | does: serve, or"),
     (ONE_POOL, "does: serve", "does: decode", f"{ALL}.does", "no pool does prefill | does: serve, or"),

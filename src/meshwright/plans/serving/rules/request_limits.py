@@ -10,7 +10,7 @@ from meshwright.workload.serving.request_lengths import SHARE_TOLERANCE
 
 
 def shares_of_lengths(case: ServingRuleInput) -> Iterator[Problem]:
-    """Shares of a histogram sum to 1."""
+    """Require shares of a histogram that sum to 1."""
     shares = [share for _, _, share in case.plan.workload.lengths.pairs]
     whole = fsum(shares)
     if abs(whole - 1) > SHARE_TOLERANCE:
@@ -20,7 +20,7 @@ def shares_of_lengths(case: ServingRuleInput) -> Iterator[Problem]:
 
 
 def prefix_of_prompts(case: ServingRuleInput) -> Iterator[Problem]:
-    """The prefix is shorter than every prompt: a token at least is a request's own."""
+    """Require a prefix shorter than every prompt: a token at least is a request's own."""
     lengths = case.plan.workload.lengths
     shortest = min(tokens for tokens, _, _ in lengths.pairs)
     if lengths.prefix_tokens >= shortest:
@@ -29,7 +29,7 @@ def prefix_of_prompts(case: ServingRuleInput) -> Iterator[Problem]:
 
 
 def positions_of_requests(case: ServingRuleInput) -> Iterator[Problem]:
-    """Prompt and written tokens together are no more than the model's positions."""
+    """Hold prompt and written tokens together against the model's positions."""
     if case.arch is None:
         return
     lengths, most = case.plan.workload.lengths, case.arch.max_positions

@@ -9,7 +9,7 @@ from meshwright.plans.serving.serving_plan import ServingPlan
 
 
 def devices_of_cluster(case: ServingRuleInput) -> Iterator[Problem]:
-    """Σ replicas · pp·cp·tp·attention_dp of all pools ≤ devices of the cluster."""
+    """Require Σ replicas · pp·cp·tp·attention_dp of all pools ≤ devices of the cluster."""
     used, devices = case.plan.devices, case.devices
     if devices is None or used <= devices:
         return
@@ -28,7 +28,7 @@ def _fewer(plan: ServingPlan, devices: int) -> str:
 
 
 def devices_of_phases(case: ServingRuleInput) -> Iterator[Problem]:
-    """The layouts of a pool's phases have equal devices: they are the same ones."""
+    """Require equal devices of the layouts of a pool's phases: they are the same ones."""
     for name, pool in case.plan.pools.items():
         counts = {phase: layout.devices for phase, layout in pool.layouts.items()}
         if len(set(counts.values())) > 1:

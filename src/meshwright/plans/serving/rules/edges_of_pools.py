@@ -11,7 +11,7 @@ from meshwright.plans.serving.serving_plan import Does, HandOver, Pool
 
 
 def ends_of_edges(case: ServingRuleInput) -> Iterator[Problem]:
-    """An edge leads from a pool that prefills to one that decodes, and stands there once."""
+    """Require edges from pools that prefill to pools that decode, each of them once."""
     seen: set[HandOver] = set()
     for place, edge in enumerate(case.plan.edges):
         if edge in seen:
@@ -35,7 +35,7 @@ def _end(case: ServingRuleInput, field: str, name: str, does: Does) -> Iterator[
 
 
 def pools_with_edges(case: ServingRuleInput) -> Iterator[Problem]:
-    """A pool that prefills hands its caches over, and a pool that decodes is handed some."""
+    """Require an edge from each pool that prefills, and one to each pool that decodes."""
     if case.plan.workload.lengths.prefill_only:
         return
     sources = {edge.source for edge in case.plan.edges}
@@ -44,7 +44,7 @@ def pools_with_edges(case: ServingRuleInput) -> Iterator[Problem]:
         if pool.does == "prefill" and name not in sources:
             yield _lonely(case, pool, "decode", "hands its caches to no pool")
         if pool.does == "decode" and name not in targets:
-            yield _lonely(case, pool, "prefill", "is handed caches by no pool")
+            yield _lonely(case, pool, "prefill", "gets caches from no pool")
 
 
 def _lonely(case: ServingRuleInput, pool: Pool, does: Does, rule: str) -> Problem:

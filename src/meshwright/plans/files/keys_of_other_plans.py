@@ -36,7 +36,7 @@ FOR_SERVING: Mapping[str, str] = {
     "dp_shard": "attention_dp, or replicas of the pool",
     "calls": "pools: {all: {does: serve, layout: {tp: 8}}}",
 }
-"""What a serving plan says in place of a training key; other training keys are taken out."""
+"""The keys of a serving plan that replace training keys; other training keys are taken out."""
 FOR_TRAINING: Mapping[str, str] = {
     "input_tokens": "seq_len",
     "output_tokens": "seq_len",
