@@ -64,7 +64,7 @@ def test_more_memory_is_never_slower():
 
 
 @pytest.mark.parametrize("levels", [2, 200])
-@pytest.mark.parametrize("count", (1, 12, 120))
+@pytest.mark.parametrize("count", [1, 12, 120])
 def test_undominated_rows_are_those_that_no_other_row_beats(levels, count):
     rng = np.random.default_rng(levels)
     rows = rng.integers(0, levels, (3, count)).astype(float)
