@@ -7,15 +7,13 @@ an InputError.
 """
 
 import csv
-import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshwright.cluster.shorthand import MAX_DEVICES
-from meshwright.errors import InputError, Problem
 from meshwright.plans.choices.sharding import SHARDINGS
 from meshwright.plans.forms.short import MAX_DEGREE, Axis, Recompute
 from meshwright.plans.forms.spellings import SHARDINGS as SHARDING_SPELLINGS
@@ -36,6 +34,7 @@ from meshwright.validation.cell_parsers import (
     synchronous_norm,
     whole_number,
 )
+from meshwright.validation.table_file import opened_table, read_header
 from meshwright.workload.fp8_recipe import FP8_RECIPES, OTHER_PRECISIONS
 from meshwright.workload.workload import MAX_GLOBAL_BATCH, MAX_SEQ_LEN, PRECISIONS
 
@@ -222,26 +221,8 @@ def read_runs(path: str | Path, own: Collection[str] = ()) -> Iterator[Run | Ski
 
     ``own`` are ids of devices outside the catalogue that a run may use.
     """
-    with _opened(path) as raw:
-        _check_text(raw.peek(4096), path)
-        lines = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+    with opened_table(path) as lines:
         yield from _Lines(csv.reader(lines), str(path), own)
-
-
-def _opened(path: str | Path) -> io.BufferedReader:
-    try:
-        return open(path, "rb")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(Problem("runs", str(path), f"cannot be read: {reason}", "check the path")) from error
-
-
-def _check_text(head: bytes, path: str | Path) -> None:
-    hint = "a CSV file in UTF-8 with a header line"
-    if not head.strip():
-        raise InputError(Problem("runs", str(path), "the file is empty", hint))
-    if b"\0" in head:
-        raise InputError(Problem("runs", str(path), "is binary, or text that is not UTF-8", hint))
 
 
 class _Part(NamedTuple):
@@ -266,7 +247,7 @@ class _Lines:
     def __init__(self, reader: Any, path: str, own: Collection[str]) -> None:
         self.reader = reader
         self.read_given = GIVEN | {"device": device_of(own)}
-        self.header = _header(reader, path)
+        self.header = read_header(reader, path, ESSENTIAL, COLUMNS)
         names = [COLUMN_OF.get(name, name) for name in (*IDENTITY, *GIVEN, *CHOSEN, *RESULT)]
         pick = [self.header.index(name) if name in self.header else -1 for name in names]
         first, second = len(IDENTITY) + len(GIVEN), len(IDENTITY) + len(GIVEN) + len(CHOSEN)
@@ -334,19 +315,3 @@ class _Lines:
     def _skipped(self, name: str, source: str, reason: str) -> Skipped:
         line = self.reader.line_num
         return Skipped(line, name.strip() or f"line {line}", source.strip(), reason)
-
-
-def _header(reader: Any, path: str) -> list[str]:
-    """Return the names of the columns. Raises InputError if they are not those of a table of runs."""
-    try:
-        header: Sequence[str] = [name.strip() for name in next(reader, [])]
-    except csv.Error as error:
-        raise InputError(Problem("runs", path, f"is no CSV: {error}", "a header line")) from error
-    hint = "columns as in docs/accuracy.md, with commas between"
-    if not set(ESSENTIAL) & set(header):
-        rule = f"has none of the columns {', '.join(ESSENTIAL)} in its first line"
-        raise InputError(Problem("runs", path, rule, hint))
-    twice = sorted({name for name in header if name in COLUMNS and header.count(name) > 1})
-    if twice:
-        raise InputError([Problem(f"runs.{name}", path, "is a column twice", "keep one") for name in twice])
-    return list(header)
