@@ -29,12 +29,15 @@ REMARK = re.compile(r"\([^)]*\)?")
 ENDINGS = re.compile(r"-(instruct|base|chat|hf|it)$")
 ALIASES = {
     "llama3405b": "llama-3.1-405b",
+    "llama70b": "llama-2-70b",
+    "llama3.370b": "llama-3.1-70b",
     "gpt3": "gpt-3-175b",
     "qwen330b": "qwen3-30b-a3b",
     "qwen3235b": "qwen3-235b-a22b",
     "deepseekv2236b": "deepseek-v2",
     "deepseekv3671b": "deepseek-v3",
     "deepseekr1": "deepseek-v3",
+    "deepseekr10528": "deepseek-v3",
     "kimik21t": "kimi-k2",
     "mistral7b": "mistral-7b-v0.3",
 }
