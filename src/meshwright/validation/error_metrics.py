@@ -4,6 +4,8 @@ Errors are of r = predicted/measured: ape = |r − 1|, bias = geometric mean of 
 positive numbers without gaps.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,26 @@ def mape(ratio: Floats) -> float:
 def bias(ratio: Floats) -> float:
     """Return the geometric mean of predicted/measured, minus one."""
     return float(np.exp(np.log(ratio).mean()) - 1)
+
+
+def error_figures(predicted: Floats, low: Floats, high: Floats, measured: Floats) -> dict[str, Any]:
+    """Return the errors in the public form, with the share of measured values between ``low`` and ``high``.
+
+    Fractions; all but ``n`` are None without values.
+    """
+    if not len(measured):
+        names = ("mape", "median_ape", "bias", "p90_ape", "interval_coverage")
+        return {"n": 0} | dict.fromkeys(names)
+    ratio = predicted / measured
+    ape = np.abs(ratio - 1)
+    return {
+        "n": len(measured),
+        "mape": mape(ratio),
+        "median_ape": float(np.median(ape)),
+        "bias": bias(ratio),
+        "p90_ape": float(np.quantile(ape, 0.9)),
+        "interval_coverage": float(((low <= measured) & (measured <= high)).mean()),
+    }
 
 
 def ranks(values: Floats) -> Floats:

@@ -150,19 +150,11 @@ def _of(table: Table, rows: Ints, lines: int, groups: list[Ranking]) -> dict[str
 def _step_time(table: Table, made: Ints) -> dict[str, Any]:
     rows = made[np.isfinite(table.measured_s[made])]
     measured, predicted = table.measured_s[rows], table.predicted
-    ratio = predicted.step_s[rows] / measured
-    ape = np.abs(ratio - 1)
     blind = rows[np.isfinite(table.blind_s[rows])]
-    inside = None
-    if len(rows):
-        inside = float(((predicted.low_s[rows] <= measured) & (measured <= predicted.high_s[rows])).mean())
     return {
-        "n": len(rows),
-        "mape": error_metrics.mape(ratio) if len(rows) else None,
-        "median_ape": float(np.median(ape)) if len(rows) else None,
-        "bias": error_metrics.bias(ratio) if len(rows) else None,
-        "p90_ape": float(np.quantile(ape, 0.9)) if len(rows) else None,
-        "interval_coverage": inside,
+        **error_metrics.error_figures(
+            predicted.step_s[rows], predicted.low_s[rows], predicted.high_s[rows], measured
+        ),
         "own_mfu_mape": error_metrics.mape(table.own_s[rows] / measured) if len(rows) else None,
         "blind_mfu_mape": error_metrics.mape(table.blind_s[blind] / table.measured_s[blind])
         if len(blind)
