@@ -1,0 +1,35 @@
+"""A prediction of a serving run, and the form of a predictor.
+
+A predictor reads ``ServingInputs`` alone. It returns None for a run that it cannot predict, or raises InputError with
+the reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshwright.validation.serving.serving_row import ServingInputs
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A predicted value with the ends of its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPrediction:
+    """Mean seconds to the first token and per further token, and output tokens per second of a device.
+
+    None: the run has no such value, as the time to the first token above capacity, or the time per further token of
+    one output token.
+    """
+
+    ttft_s: Interval | None
+    tpot_s: Interval | None
+    output_tokens_per_s_per_device: Interval | None
+
+
+Predictor = Callable[[ServingInputs], ServingPrediction | None]
