@@ -12,7 +12,9 @@ from meshwright.errors import InputError, UnsupportedError
 from meshwright.model.architecture import Architecture
 from meshwright.model.describe import describe_model
 from meshwright.model.families.architecture_table import read_architecture
+from meshwright.model.load import load_model
 from meshwright.model.operators.blocks import build_graph
+from meshwright.model.operators.operator_types import Norm
 from meshwright.model.zoo_names import zoo_names
 
 TINY = {
@@ -212,6 +214,23 @@ def test_llama_4_alternates_layers_and_windows() -> None:
     assert problems({**sizes, "no_rope_layers": [1]}) == {
         "no_rope_layers": "len(no_rope_layers) = 1 >= num_hidden_layers = 4"
     }
+
+
+def test_minimax_m2_norms_all_heads_together() -> None:
+    arch = load_model("minimax-m2.5").architecture
+    assert arch.qk_norm_over_heads
+    assert arch.left_out == ("num_mtp_modules = 3: layers that predict further tokens",)
+    block = load_model("minimax-m2.5").blocks[1]
+    norms = {op.name: op for op in block.operators if isinstance(op, Norm)}
+    assert (norms["q_norm"].width, norms["k_norm"].width) == (48 * 128, 8 * 128)
+    assert norms["q_norm"].instances == 1
+
+
+def test_glm_5_attends_to_all_positions_and_says_so() -> None:
+    arch = load_model("glm-5").architecture
+    assert arch.latent is not None
+    assert set(arch.windows) == {None}
+    assert any("indexer of sparse attention" in text for text in arch.left_out)
 
 
 def test_rotary_base_from_any_of_its_places() -> None:

@@ -104,6 +104,7 @@ class Architecture:
     embedding table. The last ``next_token_layers`` of the layers are for multi-token prediction; their losses have
     weight ``next_token_weight`` (``model/operators/multi_token_prediction.py``).
     ``encoder``: what the decoder reads besides text, None for a decoder alone; ``layers`` are the decoder's.
+    ``qk_norm``: queries and keys are normalised, each head by itself or, ``qk_norm_over_heads``, all heads together.
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
@@ -127,6 +128,7 @@ class Architecture:
     norms_per_layer: Literal[2, 4] = 2
     embedding_norm: bool = False
     qk_norm: bool = False
+    qk_norm_over_heads: bool = False
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False

@@ -79,6 +79,35 @@ def glm4_moe(fields: Fields) -> Architecture:
     return with_next_tokens(fields, _leading_dense(fields, arch, correction=True))
 
 
+def glm_moe_dsa(fields: Fields) -> Architecture:
+    """Read GLM-5: DeepSeek-V3 with sparse attention, counted here as attention to all positions.
+
+    The indexer, which picks the ``index_topk`` positions that a query attends to, is left out: 0.1 % of the parameters.
+    Up to that many positions the attention is the same; beyond, its time here is an upper bound.
+    """
+    arch = deepseek_v3(fields)
+    text = f"index_topk = {fields.size('index_topk', default=2048)}: the indexer of sparse attention"
+    return replace(arch, left_out=(*arch.left_out, text))
+
+
+def minimax_m2(fields: Fields) -> Architecture:
+    """Read MiniMax-M2: grouped attention, a norm over all heads' queries and one over the keys, corrected routing."""
+    fields.assume(num_key_value_heads=8, rms_norm_eps=1e-6, num_experts_per_tok=8, num_local_experts=256)
+    arch = decoder(fields, theta=5e6)
+    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    norms = fields.flag("use_qk_norm", True)
+    further = fields.size("num_mtp_modules", default=0, least=0) if fields.flag("use_mtp", False) else 0
+    text = f"num_mtp_modules = {further}: layers that predict further tokens"
+    return replace(
+        arch,
+        left_out=(text,) if further else (),
+        intermediate=0,
+        qk_norm=norms,
+        qk_norm_over_heads=norms,
+        moe=replace(moe, router_correction=fields.flag("use_routing_bias", True)),
+    )
+
+
 def dots1(fields: Fields) -> Architecture:
     """Read dots.llm1 (arXiv 2506.05767): head norms on grouped attention, shared experts."""
     fields.assume(first_k_dense_replace=0, sliding_window=4096, max_window_layers=62)

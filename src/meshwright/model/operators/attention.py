@@ -99,17 +99,23 @@ def _plain(arch: Architecture, window: int | None) -> tuple[Operator, ...]:
 
 
 def _head_norms(arch: Architecture) -> tuple[Operator, ...]:
+    """Return the norms of queries and keys; one over all heads also sums squares over tp, which is not counted."""
     if not arch.qk_norm:
         return ()
+    norms = (("q_norm", arch.heads), ("k_norm", arch.kv_heads))
+    if arch.qk_norm_over_heads:
+        sizes = [(name, heads * arch.head_dim, 1) for name, heads in norms]
+    else:
+        sizes = [(name, arch.head_dim, heads) for name, heads in norms]
     return tuple(
         Norm(
             name=name,
             place="tensor",
-            width=arch.head_dim,
+            width=width,
             instances=instances,
-            parameters=norm_tensors(f"self_attn.{name}", arch.head_dim, arch.norm),
+            parameters=norm_tensors(f"self_attn.{name}", width, arch.norm),
         )
-        for name, instances in (("q_norm", arch.heads), ("k_norm", arch.kv_heads))
+        for name, width, instances in sizes
     )
 
 

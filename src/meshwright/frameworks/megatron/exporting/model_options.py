@@ -24,6 +24,7 @@ from meshwright.plans.rules.stack_limits.megatron_models import (
 )
 
 UNEXPRESSED_DETAILS = {
+    "glm_moe_dsa": "the indexer of sparse attention",
     "granite": "multipliers on embedding, attention, residual and logits",
     "qwen2_5_vl_text": "rotary embedding in sections (--position-embedding-type mrope)",
     "qwen3_vl_moe_text": "rotary embedding in sections (--position-embedding-type mrope)",

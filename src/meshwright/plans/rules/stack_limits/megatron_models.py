@@ -29,6 +29,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
             "swiglu, gelu or squared relu",
         ),
         ("biases", bias_kind(arch) is None, bias_facts(arch), "all, none, or only q, k and v"),
+        ("a norm over the queries of all heads", arch.qk_norm_over_heads, "", "norms of heads"),
         ("chunked attention", arch.family == CHUNKED, "", "windows"),
         ("linear attention", arch.linear is not None, "", "attention with a softmax"),
         ("Mamba-2", arch.state_space is not None, "", "attention"),
