@@ -225,7 +225,7 @@ def test_training_flops_follow_the_textbook(name: str) -> None:
     """6·N per token for N active parameters without the input tables, and 6·(qk + v)·heads·positions.
 
     A state of linear attention is written and read: as if each head saw as many positions as it is wide. So is
-    Mamba-2's, of ``state`` elements for each of its width.
+    Mamba-2's, of ``state`` elements for each of its width; the delta rule reads it once more.
     """
     graph, seq = load_model(name), 4096
     arch = graph.architecture
@@ -239,7 +239,8 @@ def test_training_flops_follow_the_textbook(name: str) -> None:
     )
     attention = 6 * positions * arch.heads * (arch.head_dim + arch.v_head_dim)
     if arch.state_space is not None:
-        attention += 12 * sum(arch.state_space.layers) * arch.state_space.width * arch.state_space.state
+        each = 18 if arch.state_space.delta_rule else 12
+        attention += each * sum(arch.state_space.layers) * arch.state_space.width * arch.state_space.state
     assert 3 * graph.flops_per_token_forward(seq) == pytest.approx(6 * dense + attention, rel=2e-3)
 
 

@@ -92,6 +92,7 @@ ACTIVE_B = {
     "qwen3-30b-a3b": 3.3,
     "qwen3-coder-480b-a35b": 35.0,
     "qwen3-235b-a22b": 22.0,
+    "qwen3.5-397b-a17b": 17.0,
     "deepseek-v2": 21.0,
     "deepseek-v3": 37.0,
     "kimi-k2": 32.0,

@@ -113,3 +113,51 @@ def test_what_cannot_be_run_is_refused_by_name(changes):
     with pytest.raises(UnsupportedError) as caught:
         runnable_numerics(read(**changes))
     assert [problem.field for problem in caught.value.problems] == list(changes)
+
+
+QWEN = {
+    **SIZES,
+    "model_type": "qwen3_5_moe_text",
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 24,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "linear_conv_kernel_dim": 3,
+    "mtp_num_hidden_layers": 1,
+}
+
+
+def test_gated_delta_layers_have_keys_and_queries_of_their_groups():
+    """Projections of values, gate, keys, queries and two rates, filters without biases, two numbers a head, a norm."""
+    arch = read_architecture(QWEN, "small", "test")
+    assert arch.mixers == ("state-space", "state-space", "state-space", "softmax")
+    assert arch.left_out == ("mtp_num_hidden_layers = 1: layers that predict further tokens",)
+    block = build_graph(arch).blocks[1]
+    found = sum(p.elements for op in block.operators for p in op.parameters if p.name.startswith("mamba."))
+    values, shared = 4 * 12, 2 * 2 * 8
+    projections = arch.hidden * (2 * values + shared + 2 * 4) + values * arch.hidden
+    assert found == projections + 3 * (values + shared) + 2 * 4 + 12
+
+
+def test_several_groups_are_cut_with_their_heads():
+    of = {op.name: op for op in build_graph(read_architecture(QWEN, "small", "test")).blocks[1].operators}
+    assert "bc" not in of
+    assert of["state_space"].reads == ("heads",)
+    assert {p.tp_dim for p in of["state_space"].parameters} == {0}
+    assert of["state_space"].shared_groups(2) == 1
+
+
+def test_attention_with_a_gate_projects_it_with_the_queries():
+    block = build_graph(read_architecture(QWEN, "small", "test")).blocks[2]
+    qkv = next(op for op in block.operators if op.name == "qkv")
+    assert qkv.outputs == 16 * (2 * 4 + 2 * 2)
+
+
+def test_keys_of_gated_delta_layers_serve_as_many_values():
+    with pytest.raises(InputError, match="linear_num_value_heads % linear_num_key_heads"):
+        read_architecture({**QWEN, "linear_num_key_heads": 3}, "small", "test")

@@ -74,8 +74,10 @@ class StateSpaceLayers:
     """Mamba-2 in some layers (arXiv 2405.21060): True for each that has it.
 
     ``heads`` heads of ``head_dim`` elements share the input and output projections of the state, B and C of ``state``
-    elements each (one group). A causal filter of ``filter_length`` positions precedes the recurrence, with a bias if
-    ``filter_bias``. ``block``: positions that a kernel processes at a time.
+    elements each, in ``groups`` groups of as many heads. A causal filter of ``filter_length`` positions precedes the
+    recurrence, with a bias if ``filter_bias``. ``block``: positions that a kernel processes at a time.
+    ``delta_rule``: what a state holds of a key is replaced, not added to (Gated DeltaNet, arXiv 2412.06464); B and C
+    are then keys and queries, a head also has a rate of writing in place of D, and a norm is that of a head.
     """
 
     heads: int
@@ -85,6 +87,13 @@ class StateSpaceLayers:
     filter_bias: bool
     block: int
     layers: tuple[bool, ...]
+    groups: int = 1
+    delta_rule: bool = False
+
+    @property
+    def shared_width(self) -> int:
+        """Elements of B and C of all groups."""
+        return 2 * self.groups * self.state
 
     @property
     def width(self) -> int:
@@ -105,6 +114,7 @@ class Architecture:
     weight ``next_token_weight`` (``model/operators/multi_token_prediction.py``).
     ``encoder``: what the decoder reads besides text, None for a decoder alone; ``layers`` are the decoder's.
     ``qk_norm``: queries and keys are normalised, each head by itself or, ``qk_norm_over_heads``, all heads together.
+    ``attention_gate``: a gate as wide as the queries, projected with them, scales what attention returns.
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
@@ -133,6 +143,7 @@ class Architecture:
     output_bias: bool = False
     mlp_bias: bool = False
     attention_sinks: bool = False
+    attention_gate: bool = False
     dropout: bool = False
     positions: Positions = "rope"
     max_positions: int

@@ -300,7 +300,8 @@ def _linear_attention_inner(op: LinearAttention, shape: LocalShape, mode: Mode, 
 
 def _state_space_inputs(op: StateSpace, shape: LocalShape, mode: Mode, stack: Stack) -> Number:
     """Return the bytes of x and Δ of this rank's heads, and of B and C, before filter and activation."""
-    return ACTIVATION_BYTES * ((op.width + op.heads) / shape.tp + 2 * op.state) * shape.tokens
+    shared = 2 * op.state * op.shared_groups(shape.tp)
+    return ACTIVATION_BYTES * ((op.width + op.heads) / shape.tp + shared) * shape.tokens
 
 
 def _gated_norm_inputs(op: GatedNorm, shape: LocalShape, mode: Mode, stack: Stack) -> Number:

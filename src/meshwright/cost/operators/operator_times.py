@@ -287,9 +287,10 @@ def _state_space(op: StateSpace, phase: Phase, local: Local) -> Number:
     if phase == "W":
         return 0.0
     width, heads = op.width / shape.tp, op.heads / shape.tp
-    filtered = width + 2 * op.state
-    flops = (2.0 * op.block * (op.state + width) + 4.0 * op.state * width) * shape.tokens
-    moved = BYTES_16 * (2 * width + heads + 2 * op.state) * shape.tokens
+    keys = op.state * op.shared_groups(shape.tp)
+    filtered = width + 2 * keys
+    flops = (2.0 * op.block * (keys + width) + op.flops_per_state_element * op.state * width) * shape.tokens
+    moved = BYTES_16 * (2 * width + heads + 2 * keys) * shape.tokens
     around = local.moved(filtered * shape.tokens, c["reshape_bytes"])
     if phase == "F":
         return around + local.forms.flash(flops, moved, "flash")

@@ -47,7 +47,7 @@ from meshwright.model.families.moe_decoders import (
 )
 from meshwright.model.families.numerics_table import read_numerics
 from meshwright.model.families.qwen_vl import vision_encoder
-from meshwright.model.families.state_space_decoders import granitemoehybrid
+from meshwright.model.families.state_space_decoders import granitemoehybrid, qwen3_5_moe
 from meshwright.model.families.t5 import t5
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
@@ -82,6 +82,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "qwen2_5_vl_text": qwen2_5_vl_text,
     "qwen2_moe": qwen2_moe,
     "qwen3": qwen3,
+    "qwen3_5_moe_text": qwen3_5_moe,
     "qwen3_moe": qwen3_moe,
     "qwen3_vl_moe_text": qwen3_moe,
     "qwen3_vl_text": qwen3_vl_text,

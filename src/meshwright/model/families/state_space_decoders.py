@@ -1,5 +1,6 @@
-"""Read decoders with Mamba-2 layers: Granite 4.0 H (``granitemoehybrid``) as transformers writes it.
+"""Read decoders with a recurrent state in most layers, as transformers writes them.
 
+Granite 4.0 H (``granitemoehybrid``) has Mamba-2, Qwen3.5 Gated DeltaNet.
 Keys and defaults are those of transformers 5.23 (``models/granitemoehybrid``). A layer is Mamba-2 or attention,
 followed by a dense feed-forward part. Every released model has one group of B and C, and no rotation.
 """
@@ -10,6 +11,7 @@ from meshwright.model.architecture import Architecture, StateSpaceLayers
 from meshwright.model.families.config_fields import LARGEST_COUNT, Fields
 from meshwright.model.families.dense_decoders import attention_biases, decoder, read_layer_types
 from meshwright.model.families.dense_numerics import decoder_numerics, granite
+from meshwright.model.families.moe_decoders import qwen3_moe
 from meshwright.model.numerics import Numerics
 
 ATTENTION, STATE_SPACE = ("attention", "full_attention"), ("mamba", "linear_attention")
@@ -32,6 +34,51 @@ def granitemoehybrid(fields: Fields) -> Architecture:
         intermediate=fields.size("shared_intermediate_size"),
         positions="rope" if positions == ROTATED else "none",
         state_space=_state_space(fields, arch),
+    )
+
+
+def qwen3_5_moe(fields: Fields) -> Architecture:
+    """Read Qwen3.5 with experts: Gated DeltaNet in most layers, a gate on what attention returns in the others.
+
+    Key heads are the groups of a state space, values its heads; kernels process 64 positions at a time
+    (flash-linear-attention). ``mtp_num_hidden_layers`` are left out.
+    """
+    fields.assume(shared_expert_intermediate_size=512, num_key_value_heads=2, head_dim=256)
+    fields.assume(intermediate_size=512)  # of dense layers, which no released model has
+    arch = qwen3_moe(fields)
+    kinds = read_layer_types(fields, arch.layers, (*ATTENTION, *STATE_SPACE))
+    every = fields.size("full_attention_interval", default=4)
+    recurrent = tuple(
+        kinds[layer] in STATE_SPACE if kinds else (layer + 1) % every != 0
+        for layer in range(len(kinds or arch.windows))
+    )
+    delta = StateSpaceLayers(
+        heads=fields.size("linear_num_value_heads", default=32),
+        head_dim=fields.size("linear_value_head_dim", default=128),
+        state=fields.size("linear_key_head_dim", default=128),
+        groups=fields.size("linear_num_key_heads", default=16),
+        filter_length=fields.size("linear_conv_kernel_dim", default=4),
+        filter_bias=False,
+        block=64,
+        layers=recurrent,
+        delta_rule=True,
+    )
+    fields.divides(
+        "linear_num_value_heads",
+        delta.heads,
+        "linear_num_key_heads",
+        delta.groups,
+        "a key serves as many values",
+    )
+    further = fields.size("mtp_num_hidden_layers", default=0, least=0)
+    text = f"mtp_num_hidden_layers = {further}: layers that predict further tokens"
+    shared = fields.size("shared_expert_intermediate_size")
+    return replace(
+        arch,
+        attention_gate=fields.flag("attn_output_gate", True),
+        moe=None if arch.moe is None else replace(arch.moe, shared_intermediate=shared, shared_gate=True),
+        state_space=delta if any(recurrent) else None,
+        left_out=(text,) if further else (),
     )
 
 

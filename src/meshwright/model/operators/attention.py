@@ -82,6 +82,7 @@ def _linear(arch: Architecture) -> tuple[Operator, ...]:
 def _plain(arch: Architecture, window: int | None) -> tuple[Operator, ...]:
     kv_width = arch.kv_heads * arch.head_dim
     widths = {"q_proj": arch.heads * arch.head_dim, "k_proj": kv_width, "v_proj": kv_width}
+    widths |= {"gate_proj": arch.heads * arch.head_dim} if arch.attention_gate else {}
     qkv = Linear(
         name="qkv",
         place="tensor",

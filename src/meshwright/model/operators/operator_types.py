@@ -14,7 +14,7 @@ FLOPs are per token of the global sequence. A multiply-add counts as 2 FLOPs.
 
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 Place = Literal["sequence", "tensor", "expert"]
 Split = Literal["column", "row", "whole"]
@@ -195,8 +195,10 @@ class StateSpace(Operator):
     """Causal filter and recurrence of Mamba-2: h_t = exp(Δ_t·A)·h_{t−1} + Δ_t·B_tᵀ·x_t and y_t = C_t·h_t + D·x_t.
 
     Heads are cut over tp; B and C, of ``state`` elements each, are the same for all heads, so that each rank filters
-    them whole. It reads a gate, x and Δ concatenated, then B and C, and passes the gate on. Kernels process a sequence
-    in blocks of ``block`` positions (state-space duality, arXiv 2405.21060, section 6).
+    them whole. Several ``groups`` of heads have B and C of their own, and are cut with them. It reads a gate, x and Δ
+    concatenated, then B and C, and passes the gate on. Kernels process a sequence in blocks of ``block`` positions
+    (state-space duality, arXiv 2405.21060, section 6). ``delta_rule``: the state's answer to a key is subtracted before
+    a value is added (arXiv 2412.06464).
     """
 
     heads: int
@@ -204,10 +206,24 @@ class StateSpace(Operator):
     state: int
     filter_length: int
     block: int
+    groups: int = 1
+    delta_rule: bool = False
 
     def flops_per_token(self, positions: float) -> float:
-        """Return the recurrence's 4·width·state; blocks' products are extra work of the kernel, the filter < 0.1 %."""
-        return 4.0 * self.width * self.state
+        """Return the recurrence's 4·width·state, 6 with the delta rule.
+
+        Blocks' products are extra work of the kernel, the filter is below 0.1 %.
+        """
+        return self.flops_per_state_element * self.width * self.state
+
+    @property
+    def flops_per_state_element(self) -> float:
+        """FLOPs of a token for each element of the state: it is written and read, and read once more by the key."""
+        return 6.0 if self.delta_rule else 4.0
+
+    def shared_groups(self, tp: Any) -> Any:
+        """Return the groups whose B and C are on a rank: one is whole on each, several are cut over tp, or an array."""
+        return self.groups / tp if self.groups > 1 else 1
 
     @property
     def width(self) -> int:

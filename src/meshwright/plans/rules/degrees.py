@@ -99,6 +99,7 @@ def _widths(arch: Architecture) -> dict[str, int]:
         widths["ffn"] = arch.intermediate
     if arch.state_space is not None:
         widths["Mamba-2 heads"] = arch.state_space.heads
+        widths |= {"Mamba-2 groups": arch.state_space.groups} if arch.state_space.groups > 1 else {}
     if arch.moe is not None and arch.moe.shared_intermediate:
         widths["shared experts' ffn"] = arch.moe.shared_intermediate
     return widths | encoder_widths(arch)

@@ -273,6 +273,11 @@ def _cut_layouts(cutter: _Cutter, setting: Setting) -> None:
     widths |= {} if arch.latent else {"kv_heads": arch.kv_heads}
     widths |= {"shared experts' ffn": arch.moe.shared_intermediate} if arch.moe else {}
     widths |= {"Mamba-2 heads": arch.state_space.heads} if arch.state_space else {}
+    widths |= (
+        {"Mamba-2 groups": arch.state_space.groups}
+        if arch.state_space and arch.state_space.groups > 1
+        else {}
+    )
     widths |= encoder_widths(arch)
     for name, width in widths.items():
         cutter.cut((f"tp does not divide {name} = {width}", width % cutter.column("tp") == 0))
