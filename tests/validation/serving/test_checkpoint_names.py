@@ -20,6 +20,10 @@ from meshwright.validation.serving.checkpoint_names import CheckpointName, check
         ("DeepSeek-R1-0528", CheckpointName("deepseek-v3")),
         ("LLaMA 70B", CheckpointName("llama-2-70b")),
         ("Mixtral-8x22B-Instruct-v0.1", CheckpointName("mixtral-8x22b")),
+        ("zhipuai/GLM-5", CheckpointName("glm-5")),
+        ("moonshotai/Kimi-K2.5", CheckpointName("kimi-k2.5")),
+        ("MiniMaxAI/MiniMax-M2.5", CheckpointName("minimax-m2.5")),
+        ("Qwen/Qwen3.5-397B-A17B", CheckpointName("qwen3.5-397b-a17b")),
         ("openai/gpt-oss-120b", CheckpointName("gpt-oss-120b")),
     ],
 )
