@@ -81,7 +81,9 @@ class HardwareTimes:
         compute = 2.0 * m * k * n / (kernel.gemm_efficiency * self.peak_16bit_flops * self.speed_up)
         moved = BYTES_16 * (m * k + k * n + m * n) + more_bytes
         memory = moved / (kernel.gemm_memory_efficiency * self.memory_bytes_per_s)
-        return kernel.gemm_launch_s + _norm(compute, memory, kernel.gemm_norm) + self._quantise(m * k)
+        return (
+            kernel.gemm_launch_s + smooth_maximum(compute, memory, kernel.gemm_norm) + self._quantise(m * k)
+        )
 
     @property
     def speed_up(self) -> float:
@@ -109,7 +111,7 @@ class HardwareTimes:
         efficiency = self.kernels.gemm_efficiency * filled
         compute = 2.0 * rows * k * n / (efficiency * self.peak_16bit_flops * self.speed_up)
         memory = more_bytes / (self.kernels.gemm_memory_efficiency * self.memory_bytes_per_s)
-        moving = _norm(compute, memory, self.kernels.gemm_norm)
+        moving = smooth_maximum(compute, memory, self.kernels.gemm_norm)
         grouped = self.kernels.gemm_launch_s + moving + self._quantise(rows * k)
         return np.where(np.asarray(experts) > 1, grouped, self.gemm(rows, k, n, more_bytes))
 
@@ -207,7 +209,7 @@ class CollectiveTimes:
     def _exchange(self, logical_bytes: Number, once: DeduplicatedBytes | None) -> Number:
         """Return the seconds in which the bytes of an all-to-all move."""
         near, crossing = exchanged(logical_bytes, self.ranks, self.local, once)
-        fast = near / self.curve.bandwidth_bytes_per_s * _saturation(near, self.curve)
+        fast = near / self.curve.bandwidth_bytes_per_s * saturation(near, self.curve)
         return np.maximum(fast, self.congestion * crossing / self.nic_bytes_per_s)
 
     def _ring(self, logical_bytes: Number) -> Number:
@@ -217,7 +219,7 @@ class CollectiveTimes:
         slow = self.congestion * (of_nodes * logical_bytes / self.local) / self.nic_bytes_per_s
         volume = np.maximum(of_ranks * logical_bytes, 1.0)
         longer = ((volume + c["nic_saturation_bytes"]) / volume) ** c["nic_saturation_power"]
-        return np.maximum(fast, slow) * np.where(self.several_nodes, longer, _saturation(volume, self.curve))
+        return np.maximum(fast, slow) * np.where(self.several_nodes, longer, saturation(volume, self.curve))
 
 
 def exchanged(
@@ -234,7 +236,7 @@ def exchanged(
     return once.inside_bytes * (local - 1) / local, once.across_bytes * (domains - 1) / domains
 
 
-def _saturation(volume: Number, curve: Curve) -> Number:
+def saturation(volume: Number, curve: Curve) -> Number:
     """Return the factor by which a volume takes longer on a curve than at its plateau."""
     volume = np.maximum(volume, 1.0)
     return ((volume + curve.saturation_bytes) / volume) ** curve.saturation_power
@@ -270,7 +272,7 @@ def hardware_times_for(
     )
 
 
-def _norm(a: Number, b: Number, p: float) -> Number:
+def smooth_maximum(a: Number, b: Number, p: float) -> Number:
     """(aᵖ + bᵖ)^(1/p), scaled so that large p does not underflow."""
     top = np.maximum(a, b)
     return top * ((a / top) ** p + (b / top) ** p) ** (1 / p)

@@ -1,0 +1,1 @@
+"""Closed-form time and memory of a serving replica."""

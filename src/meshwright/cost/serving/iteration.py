@@ -1,0 +1,89 @@
+"""Seconds of one iteration of a replica: a chain of operators, messages of a pipeline, and the host.
+
+    t = kernels · Σ_blocks repeats · Σ_operators t_op + (pp − 1)·t_message + host
+
+``kernels`` and ``host`` are an engine's (``data/engines.csv``). Multi-token prediction is left out. The result of
+shared experts is summed over tp with that of the routed ones, so that it needs no all-reduce of its own unless
+attention_dp keeps the rows of different ranks apart. A pipeline's iteration is one micro-batch through all stages, the
+fullest of which sets the pace: layers count ⌈L/pp⌉·pp/L times.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
+from meshwright.cost.serving.operators import IterationLoad, ServingLocal, operator_seconds
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators.operator_types import Combine, LeaveTensor
+from meshwright.program.local_shape import Number
+from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.stage_layers import layers_of_fullest_stage, served_layers
+from meshwright.program.serving.storage_formats import StorageFormats
+
+
+class Overheads(NamedTuple):
+    """An engine's time over its kernels: a factor on them, and seconds of the host in each iteration."""
+
+    kernels: float = 1.0
+    host_s: float = 0.0
+
+
+NO_OVERHEADS = Overheads()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCost:
+    """All that the seconds of iterations depend on besides their tokens."""
+
+    model: ModelGraph
+    times: ServingTimes
+    degrees: ReplicaDegrees
+    formats: StorageFormats
+    overheads: Overheads = NO_OVERHEADS
+    expert_shares: tuple[float, ...] | None = None
+
+    def local(self, load: IterationLoad) -> ServingLocal:
+        """Return the inputs of operators' times for an iteration."""
+        return ServingLocal(
+            times=self.times,
+            degrees=self.degrees,
+            load=load,
+            formats=self.formats,
+            arch=self.model.architecture,
+            expert_shares=self.expert_shares,
+        )
+
+
+def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
+    """Return the seconds of one iteration."""
+    local, layers = cost.local(load), served_layers(cost.model)
+    pp = np.asarray(cost.degrees.pp)
+    fuller = layers_of_fullest_stage(len(layers), pp) * pp / len(layers)
+    body: Number = 0.0
+    for index in dict.fromkeys(layers):
+        body = body + layers.count(index) * block_seconds(cost.model.blocks[index], local)
+    ends = block_seconds(cost.model.embed, local) + block_seconds(cost.model.head, local)
+    device = cost.overheads.kernels * (body * fuller + ends)
+    return device + (pp - 1) * _message_seconds(cost, local) + cost.overheads.host_s
+
+
+def block_seconds(block: Block, local: ServingLocal) -> Number:
+    """Return the seconds of one block."""
+    joined = {name for op in block.operators if isinstance(op, Combine) for name in op.reads}
+    total: Number = 0.0
+    for op in block.operators:
+        seconds = operator_seconds(op, local)
+        if isinstance(op, LeaveTensor) and op.name in joined:
+            seconds = np.where(np.asarray(local.expert_groups) > 1, seconds, 0.0)
+        total = total + seconds
+    return total
+
+
+def _message_seconds(cost: ReplicaCost, local: ServingLocal) -> Number:
+    """Return the seconds of the stream's way from one stage to the next."""
+    forms, degrees = cost.times.forms, cost.degrees
+    crosses = np.asarray(degrees.devices) > forms.domain
+    moved = ACTIVATION_BYTES * cost.model.architecture.hidden * local.rows / degrees.tp
+    return forms.p2p(moved, crosses)

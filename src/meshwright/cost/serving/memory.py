@@ -1,0 +1,45 @@
+"""Room for the cache on the fullest rank of a replica.
+
+    room = (memory − weights − activations of an iteration − buffers) · kv_fraction
+
+Activations of an iteration of T tokens a rank: T rows of some copies of the stream and of the feed-forward part's
+inputs, and logits of the sequences in fp32. Buffers: graphs, workspaces, communication (``data/constants.csv``).
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, serving_constants
+from meshwright.model.graph import ModelGraph
+from meshwright.program.local_shape import Number
+from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.storage_formats import StorageFormats
+from meshwright.program.serving.weight_bytes import rank_weight_bytes
+
+
+def iteration_activation_bytes(model: ModelGraph, tokens: Number, degrees: ReplicaDegrees) -> Number:
+    """Return the bytes that live at once in an iteration of ``tokens`` on a rank of attention_dp."""
+    arch = model.architecture
+    wide = arch.intermediate / np.asarray(degrees.tp)
+    if arch.moe is not None:
+        routed = arch.moe.intermediate * arch.moe.experts_per_token / np.asarray(degrees.etp)
+        wide = np.maximum(wide, routed)
+    rows = tokens / np.asarray(degrees.cp)
+    return ACTIVATION_BYTES * rows * (serving_constants()["activation_copies"] * arch.hidden + 3 * wide)
+
+
+def kv_room_bytes(
+    model: ModelGraph,
+    memory_bytes: float,
+    degrees: ReplicaDegrees,
+    formats: StorageFormats,
+    chunk_tokens: Number,
+    kv_fraction: Number,
+) -> NDArray[Any]:
+    """Return the bytes for the cache on the fullest rank, negative where weights do not fit."""
+    weights = rank_weight_bytes(model, degrees, formats)
+    activations = iteration_activation_bytes(model, chunk_tokens, degrees)
+    left = memory_bytes - weights - activations - serving_constants()["buffer_bytes"]
+    return np.where(left > 0, left * kv_fraction, left)

@@ -1,0 +1,97 @@
+"""Seconds of decoding and of prefill in a replica where b sequences decode.
+
+t_d(b)    an iteration of b/(attention_dp·pp) sequences on a rank; with pp stages as many micro-batches are under way
+K         chunks of a prompt, ⌈tokens/chunk_tokens⌉
+own(b)    K iterations with one chunk, the first of which passes all stages: t·(1 + (K − 1)/pp)
+extra(b)  what a prompt adds to the time of the others: K·(t with chunk − t without), or K iterations of its own
+share     of attention_dp ranks of which several have a prompt at once: with n·K prompts under way, which fall on
+          D = adp·(1 − (1 − 1/adp)^{nK}) ranks, each costs 1/max(1, D) of the others' time
+TPOT(b)   t_d + n·extra·share/pp, n = b/(osl − 1) prompts in each decoded token's time (Little)
+full      seconds of a prompt where whole chunks of prompts are computed and nothing else, all ranks busy
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cost.serving.iteration import ReplicaCost, iteration_seconds
+from meshwright.cost.serving.operators import IterationLoad
+from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
+from meshwright.program.local_shape import Number
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """Seconds of the phases of a replica under a load, as functions of the sequences that decode."""
+
+    cost: ReplicaCost
+    load: ReplicaLoad
+    limits: ReplicaLimits
+
+    @property
+    def chunks(self) -> Number:
+        """Iterations in which a prompt is computed."""
+        return np.ceil(self.load.prompt_tokens / np.maximum(self.limits.chunk_tokens, 1.0))
+
+    @property
+    def steps(self) -> Number:
+        """Tokens of a request that are decoded after the first one."""
+        return np.asarray(self.load.output_tokens) - 1.0
+
+    def _iteration(self, batch: Number, tokens: Number, prompts: Number) -> Number:
+        degrees = self.cost.degrees
+        load = IterationLoad(
+            prompt_tokens=tokens,
+            prompt_positions=self.load.prompt_positions,
+            prompts=prompts,
+            sequences=batch / (degrees.attention_dp * degrees.pp),
+            context=self.load.context,
+        )
+        return iteration_seconds(self.cost, load)
+
+    def decode_s(self, batch: Number) -> Number:
+        """Return the seconds of an iteration without prompts."""
+        return self._iteration(batch, 0.0, 0.0)
+
+    def with_chunk_s(self, batch: Number) -> Number:
+        """Return the seconds of an iteration with a chunk of one prompt."""
+        among = batch if self.limits.mixed else 0.0 * np.asarray(batch)
+        return self._iteration(among, self.load.prompt_tokens / self.chunks, 1 / self.chunks)
+
+    def full_s(self) -> Number:
+        """Return the seconds of a prompt where chunks are full of prompts on all ranks of attention_dp."""
+        tokens = np.maximum(self.limits.chunk_tokens, 1.0)
+        prompts = tokens / self.load.prompt_tokens
+        degrees = self.cost.degrees
+        return self._iteration(0.0, tokens, prompts) / prompts / (degrees.attention_dp * degrees.pp)
+
+    def at(self, batch: Number) -> "PhasesAtBatch":
+        """Return all phases where ``batch`` sequences decode."""
+        decode, chunk = self.decode_s(batch), self.with_chunk_s(batch)
+        degrees, chunks = self.cost.degrees, self.chunks
+        extra = chunks * (chunk - decode if self.limits.mixed else chunk)
+        under_way = np.where(self.steps > 0, batch / np.maximum(self.steps, 1.0), 0.0)
+        ranks = np.asarray(degrees.attention_dp)
+        spread = ranks * (1 - (1 - 1 / ranks) ** (under_way * chunks))
+        occupied = extra / np.maximum(spread, 1.0) / degrees.pp
+        return PhasesAtBatch(
+            decode_s=decode,
+            own_s=chunk * (1 + (chunks - 1) / degrees.pp),
+            occupied_s=occupied,
+            tpot_s=decode + under_way * occupied,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasesAtBatch:
+    """Seconds of an iteration without prompts, of a prompt's own prefill, that a prompt takes of others, and TPOT."""
+
+    decode_s: Number
+    own_s: Number
+    occupied_s: Number
+    tpot_s: Number
+
+    @property
+    def prefill_share(self) -> Number:
+        """Share of the time that prompts take."""
+        return 1 - self.decode_s / self.tpot_s

@@ -1,0 +1,64 @@
+"""Layers of pipeline stages, and the largest sum over a stage.
+
+Stages have consecutive layers, as evenly as can be, the earlier stages one more. Layers of multi-token prediction are
+not served.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.program.local_shape import Number
+
+
+def served_layers(model: ModelGraph) -> tuple[int, ...]:
+    """Return the block index of every layer that predicts the next token."""
+    return tuple(index for index in model.layer_blocks if not model.blocks[index].predicts_further)
+
+
+def layers_of_stages(layers: int, stages: int) -> list[int]:
+    """Return the number of layers of each stage."""
+    return [layers // stages + (stage < layers % stages) for stage in range(stages)]
+
+
+def layers_of_fullest_stage(layers: int, stages: Number) -> Number:
+    """Return the number of layers of the first stage, which has most."""
+    return np.ceil(layers / np.asarray(stages))
+
+
+def largest_stage(
+    model: ModelGraph,
+    stages: Number,
+    of_block: Callable[[Block], Number],
+    ends: tuple[Number, Number] = (0.0, 0.0),
+) -> NDArray[Any]:
+    """Return the largest sum of ``of_block`` over the layers of a stage; ``ends``: more on the first and the last."""
+    layers = served_layers(model)
+    values = {index: np.asarray(of_block(model.blocks[index]), float) for index in dict.fromkeys(layers)}
+    first, last = (np.asarray(end, float) for end in ends)
+    degrees, *arrays = np.broadcast_arrays(np.asarray(stages), first, last, *values.values())
+    values = dict(zip(values, arrays[2:], strict=True))
+    found = np.zeros(degrees.shape)
+    for degree in np.unique(degrees):
+        stage_sums = _stage_sums(layers, int(degree), values)
+        stage_sums[0] = stage_sums[0] + arrays[0]
+        stage_sums[-1] = stage_sums[-1] + arrays[1]
+        found = np.where(degrees == degree, np.max(stage_sums, axis=0), found)
+    return found
+
+
+def _stage_sums(layers: Sequence[int], degree: int, values: dict[int, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the sum of the values of each stage's layers."""
+    sums: list[NDArray[Any]] = []
+    begin = 0
+    for count in layers_of_stages(len(layers), degree):
+        of_stage = layers[begin : begin + count]
+        whole = np.zeros_like(next(iter(values.values())))
+        for index in dict.fromkeys(of_stage):
+            whole = whole + values[index] * of_stage.count(index)
+        sums.append(whole)
+        begin += count
+    return sums

@@ -1,0 +1,42 @@
+"""Bytes of the weights on one rank of a replica, by format.
+
+Every matrix is cut over tp, those of experts over ep and etp; an element takes the bits of its format with its scales.
+The embedding is on the first stage of a pipeline, the head on the last; a tied head has no table where they are one.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.model.graph import Block, ModelGraph
+from meshwright.program.local_shape import Number
+from meshwright.program.model_states.state_elements import parameter_elements
+from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.stage_layers import largest_stage
+from meshwright.program.serving.storage_formats import StorageFormats
+
+
+def block_weight_bytes(
+    block: Block, model: ModelGraph, degrees: ReplicaDegrees, formats: StorageFormats
+) -> Number:
+    """Return the bytes of one block's weights on a rank."""
+    total: Number = 0.0
+    for op in block.operators:
+        elements: Number = 0.0
+        for parameter in op.parameters:
+            elements = elements + parameter_elements(parameter, degrees.shape, expert=op.place == "expert")
+        total = total + elements * formats.bits(op, model.architecture) / 8
+    return total
+
+
+def rank_weight_bytes(model: ModelGraph, degrees: ReplicaDegrees, formats: StorageFormats) -> NDArray[Any]:
+    """Return the bytes of weights on the rank that has most."""
+
+    def of_block(block: Block) -> Number:
+        return block_weight_bytes(block, model, degrees, formats)
+
+    embedding, head = of_block(model.embed), of_block(model.head)
+    if model.architecture.tied_embeddings:
+        head = np.where(np.asarray(degrees.pp) > 1, head, 0.0)
+    return largest_stage(model, degrees.pp, of_block, (embedding, head))
