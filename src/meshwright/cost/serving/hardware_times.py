@@ -139,21 +139,27 @@ class ServingTimes:
 
     def all_reduce(self, logical_bytes: Number, ranks: Number) -> Number:
         """Return the seconds of an all-reduce of ``ranks``; 0 for one."""
-        local = np.minimum(ranks, self.forms.domain)
-        library = self.forms.collective("all-reduce", logical_bytes, ranks, local)
+        if np.all(np.asarray(ranks) == 1):
+            return 0.0
+        within = np.asarray(ranks) <= self.forms.domain
         curve = self.all_reduce_curve
+        if curve is None or not within.all():
+            local = np.minimum(ranks, self.forms.domain)
+            library = self.forms.collective("all-reduce", logical_bytes, ranks, local)
         if curve is None:
             return library
-        volume = np.maximum(2.0 * (ranks - 1) / ranks * logical_bytes, 1.0)
+        volume = 2.0 * (ranks - 1) / ranks * np.asarray(logical_bytes, float)
         custom = curve.latency_s + volume / curve.bandwidth_bytes_per_s * saturation(volume, curve)
-        within = (np.asarray(ranks) <= self.forms.domain) & (np.asarray(logical_bytes) > 0)
-        return np.where(np.asarray(ranks) > 1, np.where(within, custom, library), 0.0)
+        custom = np.where(volume > 0, custom, 0.0)
+        return custom if within.all() else np.where(within, custom, library)
 
     def exchange(self, kind: str, logical_bytes: Number, ranks: Number) -> Number:
         """Return the seconds of an all-gather, reduce-scatter or all-to-all of ``ranks``; 0 for one.
 
         Within a domain a kernel of a graph has the latency of one process.
         """
+        if np.all(np.asarray(ranks) == 1):
+            return 0.0
         local = np.minimum(ranks, self.forms.domain)
         whole = self.forms.collective(kind, logical_bytes, ranks, local)
         saved = np.maximum(

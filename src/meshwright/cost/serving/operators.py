@@ -1,13 +1,13 @@
 """Seconds of the operators of one iteration of a replica, on one rank.
 
-An iteration has n_p prompt tokens, which attend to some positions in the mean, and n_d sequences that decode with a
-context c, on each rank of attention_dp. Its m = n_p/cp + n_d rows go through every product; N = m·attention_dp·cp rows
-meet the experts. One small function for each operator type, all of ``(operator, local) → seconds``; a new operator is
+An iteration has n_d sequences that decode with a context c on each rank of attention_dp, and n_p prompt tokens, which
+attend to some positions in the mean, on some of them. The slowest has m = n_p/cp + n_d rows in every product; the
+N = ranks with prompts·n_p + attention_dp·n_d·cp rows of all meet the experts. One small function for each operator type, all of ``(operator, local) → seconds``; a new operator is
 a function and a line in ``RULES``. The model's graph says which operators there are (``model/operators/``).
 
     attention over the cache   t0 + max(n_d·c·bytes/(η·BW), FLOPs/(e·P)); latent: 2·heads·(kv_width + kv_rank) each
     attention of prompts       the flash kernel of training, 2·heads·(qk + v) a position
-    experts                    rows N·k/ep of the busiest rank, over the expected distinct experts (distinct_experts.py)
+    experts                    rows N·k/ep of the busiest rank, over the expected distinct experts (distinct_expert_count.py)
     tp                         an all-reduce after attention and after the feed-forward part, m·hidden in 16 bit
     attention_dp               all-gather and reduce-scatter of all rows, or all-to-all of copies: the quicker
     head                       rows of sequences whose next token is asked for, not of all prompt tokens
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.cost.serving.distinct_experts import expected_distinct_experts
+from meshwright.cost.serving.distinct_expert_count import expected_distinct_experts
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
 from meshwright.model.architecture import Architecture
 from meshwright.model.operators.operator_types import (
@@ -61,13 +61,14 @@ GATED_BYTES, PLAIN_BYTES = 6, 4
 class IterationLoad:
     """The tokens of one iteration on one rank of attention_dp.
 
-    ``prompt_tokens`` attend to ``prompt_positions`` in the mean and end ``prompts`` prompts; ``sequences`` decode a
-    token each with ``context`` tokens before it.
+    ``prompt_tokens`` attend to ``prompt_positions`` in the mean and end ``prompts`` prompts, on ``prompt_ranks`` of
+    attention_dp; ``sequences`` decode a token each with ``context`` tokens before it, on all of them.
     """
 
     prompt_tokens: Number = 0.0
     prompt_positions: Number = 0.0
     prompts: Number = 0.0
+    prompt_ranks: Number = 1.0
     sequences: Number = 0.0
     context: Number = 0.0
 
@@ -94,6 +95,12 @@ class ServingLocal:
         return self.degrees.attention_dp * self.degrees.cp
 
     @property
+    def expert_tokens(self) -> Number:
+        """Rows of all ranks that meet the experts."""
+        load = self.load
+        return load.prompt_tokens * load.prompt_ranks + load.sequences * self.expert_groups
+
+    @property
     def logit_rows(self) -> Number:
         """Rows whose next token is asked for."""
         return self.load.sequences + self.load.prompts
@@ -101,7 +108,7 @@ class ServingLocal:
     def busiest_rank(self, experts_per_token: int, experts: int) -> tuple[Number, Number]:
         """Return the rows of the busiest rank of ep, and the experts there that have any."""
         ep = np.asarray(self.degrees.ep)
-        tokens = self.rows * self.expert_groups
+        tokens = self.expert_tokens
         rows = tokens * experts_per_token / ep
         busier = 1 + np.sqrt(2 * np.log(ep) / np.maximum(rows, 1.0))
         distinct = expected_distinct_experts(experts, experts_per_token, tokens, self.expert_shares) / ep
@@ -157,6 +164,8 @@ def _over_cache(op: Attention, local: ServingLocal) -> Number:
 
 def _of_prompts(op: Attention, local: ServingLocal) -> Number:
     load, degrees = local.load, local.degrees
+    if not np.any(load.prompt_tokens):
+        return 0.0
     rows = load.prompt_tokens / degrees.cp
     flops = op.flops_per_token(cached_tokens(op, load.prompt_positions)) * rows / degrees.tp  # type: ignore[arg-type]
     widths = op.heads * (op.qk_dim + op.v_dim) + op.kv_heads * (op.qk_dim + op.v_dim)
@@ -202,7 +211,7 @@ def _expert_linear(op: ExpertLinear, local: ServingLocal) -> Number:
 
 def _expert_activation(op: ExpertActivation, local: ServingLocal) -> Number:
     moved = GATED_BYTES if op.gated else PLAIN_BYTES
-    rows = local.rows * local.expert_groups * op.experts_per_token / local.degrees.ep
+    rows = local.expert_tokens * op.experts_per_token / local.degrees.ep
     return local.times.pass_(moved * op.width * rows / local.degrees.etp)
 
 

@@ -11,6 +11,7 @@ full      seconds of a prompt where whole chunks of prompts are computed and not
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.program.local_shape import Number
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PhaseTimes:
     """Seconds of the phases of a replica under a load, as functions of the sequences that decode."""
 
@@ -38,12 +39,13 @@ class PhaseTimes:
         """Tokens of a request that are decoded after the first one."""
         return np.asarray(self.load.output_tokens) - 1.0
 
-    def _iteration(self, batch: Number, tokens: Number, prompts: Number) -> Number:
+    def _iteration(self, batch: Number, tokens: Number, prompts: Number, ranks: Number) -> Number:
         degrees = self.cost.degrees
         load = IterationLoad(
             prompt_tokens=tokens,
             prompt_positions=self.load.prompt_positions,
             prompts=prompts,
+            prompt_ranks=ranks,
             sequences=batch / (degrees.attention_dp * degrees.pp),
             context=self.load.context,
         )
@@ -51,29 +53,31 @@ class PhaseTimes:
 
     def decode_s(self, batch: Number) -> Number:
         """Return the seconds of an iteration without prompts."""
-        return self._iteration(batch, 0.0, 0.0)
+        return self._iteration(batch, 0.0, 0.0, 1.0)
 
-    def with_chunk_s(self, batch: Number) -> Number:
-        """Return the seconds of an iteration with a chunk of one prompt."""
+    def with_chunk_s(self, batch: Number, ranks: Number) -> Number:
+        """Return the seconds of an iteration with a chunk of a prompt on each of some ranks of attention_dp."""
         among = batch if self.limits.mixed else 0.0 * np.asarray(batch)
-        return self._iteration(among, self.load.prompt_tokens / self.chunks, 1 / self.chunks)
+        return self._iteration(among, self.load.prompt_tokens / self.chunks, 1 / self.chunks, ranks)
 
+    @cached_property
     def full_s(self) -> Number:
         """Return the seconds of a prompt where chunks are full of prompts on all ranks of attention_dp."""
         tokens = np.maximum(self.limits.chunk_tokens, 1.0)
         prompts = tokens / self.load.prompt_tokens
-        degrees = self.cost.degrees
-        return self._iteration(0.0, tokens, prompts) / prompts / (degrees.attention_dp * degrees.pp)
+        ranks = self.cost.degrees.attention_dp
+        whole = self._iteration(0.0, tokens, prompts, ranks)
+        return whole / prompts / (ranks * self.cost.degrees.pp)
 
     def at(self, batch: Number) -> "PhasesAtBatch":
         """Return all phases where ``batch`` sequences decode."""
-        decode, chunk = self.decode_s(batch), self.with_chunk_s(batch)
         degrees, chunks = self.cost.degrees, self.chunks
-        extra = chunks * (chunk - decode if self.limits.mixed else chunk)
         under_way = np.where(self.steps > 0, batch / np.maximum(self.steps, 1.0), 0.0)
         ranks = np.asarray(degrees.attention_dp)
-        spread = ranks * (1 - (1 - 1 / ranks) ** (under_way * chunks))
-        occupied = extra / np.maximum(spread, 1.0) / degrees.pp
+        together = np.maximum(ranks * (1 - (1 - 1 / ranks) ** (under_way * chunks)), 1.0)
+        decode, chunk = self.decode_s(batch), self.with_chunk_s(batch, together)
+        extra = chunks * (chunk - decode if self.limits.mixed else chunk)
+        occupied = extra / together / degrees.pp
         return PhasesAtBatch(
             decode_s=decode,
             own_s=chunk * (1 + (chunks - 1) / degrees.pp),

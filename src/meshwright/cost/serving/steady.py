@@ -4,7 +4,7 @@ With X requests/s, b sequences that decode, and TPOT(b) of ``phase_times.py``:
 
     b = X·(osl − 1)·TPOT(b),     N = X·(TTFT + (osl − 1)·TPOT)
 
-Closed loop of N clients: the b at which both hold, found by bisection; b + X·TTFT grows with b. Where it is above the
+Closed loop of N clients: the b at which both hold, found by false position; b + X·TTFT grows with b. Where it is above the
 limit of cache or sequences b is the limit, and requests wait for the rest: TTFT = N/X − (osl − 1)·TPOT.
 Open arrivals: X is given, b the smallest solution; above X(limit) there is none (``capacity``). A rate of infinity
 takes the limit as b. Of one output token b is 0 and N = X·TTFT, at most one prompt after the other.
@@ -16,20 +16,16 @@ Khinchine; with N clients one sees the N − 1 others). A closed loop begins wit
 (N + 1)/2·full in the mean; ``burst_share`` of the requests are those.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.serving.monotone_root import increasing_root
 from meshwright.cost.serving.phase_times import PhasesAtBatch, PhaseTimes
+from meshwright.cost.serving.replica_load import ReplicaLimits
 from meshwright.program.local_shape import Number
-
-HALVINGS = 22
-"""Bisections in the logarithm of b, from 1e-6 of the upper end: to 1e-6 relative."""
-LEAST = 1e-4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
@@ -57,85 +53,78 @@ class SteadyState:
 def steady_state(phases: PhaseTimes, waiting: Waiting) -> SteadyState:
     """Return the steady state of replicas. A rate goes before a concurrency."""
     load, limits = phases.load, phases.limits
-    clients, rate, largest = np.broadcast_arrays(
-        *(np.asarray(x, float) for x in (load.concurrency, load.rate_per_s, limits.sequences))
-    )
-    closed = np.isnan(rate)
-    upper = np.where(closed, np.minimum(largest, clients), largest)
-    full, steps = phases.full_s(), phases.steps
-
-    def ttft(batch: Number, at: PhasesAtBatch) -> Number:
-        return _first_token_s(at, np.where(closed, clients, np.inf), full, waiting, closed)
-
-    def too_many(batch: Number) -> NDArray[np.bool_]:
-        at = phases.at(batch)
-        requests = batch / (steps * at.tpot_s)
-        in_loop = batch + requests * ttft(batch, at) > clients
-        return np.where(closed, in_loop, requests > rate)
-
-    generates = np.broadcast_to(steps > 0, upper.shape)
+    arrays = (load.concurrency, load.rate_per_s, limits.sequences, phases.steps)
+    clients, rate, largest, steps = np.broadcast_arrays(*(np.asarray(x, float) for x in arrays))
+    queue = Queue(phases, waiting, clients, np.isnan(rate))
+    alone = _prefill_only(queue, rate)
     with np.errstate(divide="ignore", invalid="ignore"):
-        batch = _bisect(too_many, upper)
+        batch = _batch(queue, rate, largest)
         at = phases.at(batch)
-        requests = batch / (steps * at.tpot_s)
-        full_up = batch >= largest * (1 - 1e-5)
-        first = np.where(closed & full_up, clients / requests - steps * at.tpot_s, ttft(batch, at))
-        overloaded = ~closed & (rate > requests * (1 + 1e-5))
-        first = np.where(overloaded, np.nan, first)
-    alone = _prefill_only(phases, waiting, clients, rate, full)
+        requests = batch / (np.maximum(steps, 1.0) * at.tpot_s)
+        full_up = batch >= largest * (1 - 1e-9)
+        left = clients / requests - steps * at.tpot_s
+        first = np.where(queue.closed & full_up, left, queue.first_token_s(at))
+    overloaded = ~queue.closed & (rate > requests * (1 + 1e-6))
+    generates = steps > 0
     return SteadyState(
-        ttft_s=np.where(generates, first, alone[0]),
+        ttft_s=np.where(generates, np.where(overloaded, np.nan, first), alone[0]),
         tpot_s=np.where(generates, at.tpot_s, np.nan),
         requests_per_s=np.where(generates, requests, alone[1]),
         batch=np.where(generates, batch, 0.0),
-        limited_by=_limited_by(phases, full_up & generates, overloaded, np.isinf(rate)),
+        limited_by=_limited_by(limits, full_up & generates, overloaded & ~np.isinf(rate)),
     )
 
 
-def _bisect(too_many: Callable[[Number], NDArray[np.bool_]], upper: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest batch up to ``upper`` that is not too many, by halving an interval of logarithms."""
-    high = np.maximum(upper, LEAST)
-    fits = ~too_many(high)
-    low = np.minimum(LEAST, high) * np.ones_like(high)
-    high_end = high
-    for _ in range(HALVINGS):
-        middle = np.sqrt(low * high)
-        over = too_many(middle)
-        low, high = np.where(over, low, middle), np.where(over, middle, high)
-    return np.where(fits, high_end, np.sqrt(low * high))
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Prompts that wait for the first token: ``clients`` of a closed loop where it is ``closed``, else arrivals."""
+
+    phases: PhaseTimes
+    waiting: Waiting
+    clients: NDArray[Any]
+    closed: NDArray[np.bool_]
+
+    def first_token_s(self, at: PhasesAtBatch) -> Number:
+        """Return the mean seconds to the first token."""
+        busy = np.minimum(at.prefill_share, 1 - 1e-9)
+        others = np.where(self.closed, np.maximum(1 - 1 / np.maximum(self.clients, 1.0), 0.0), 1.0)
+        queued = busy / (1 - busy) * at.occupied_s / 2 * others
+        steady = at.own_s + at.decode_s / 2 + queued
+        at_once = np.maximum((self.clients + 1) / 2 * self.phases.full_s, at.own_s)
+        share = np.where(self.closed, self.waiting.burst_share, 0.0)
+        return self.waiting.prompt_s + (1 - share) * steady + share * np.where(self.closed, at_once, 0.0)
 
 
-def _first_token_s(
-    at: PhasesAtBatch, clients: Number, full: Number, waiting: Waiting, closed: NDArray[np.bool_]
-) -> Number:
-    """Return the mean seconds to the first token."""
-    busy = np.minimum(at.prefill_share, 1 - 1e-9)
-    others = np.where(np.isinf(clients), 1.0, np.maximum(clients - 1, 0.0) / np.maximum(clients, 1.0))
-    queue = busy / (1 - busy) * at.occupied_s / 2 * others
-    steady = at.own_s + at.decode_s / 2 + queue
-    burst = np.where(closed, np.maximum((clients + 1) / 2 * full, at.own_s), steady)
-    share = waiting.burst_share
-    return waiting.prompt_s + (1 - share) * steady + share * burst
+def _batch(queue: Queue, rate: NDArray[Any], largest: NDArray[Any]) -> NDArray[Any]:
+    """Return the sequences that decode."""
+    phases, closed = queue.phases, queue.closed
+    upper = np.where(closed, np.minimum(largest, queue.clients), largest)
+
+    def in_system(batch: NDArray[Any]) -> NDArray[Any]:
+        at = phases.at(batch)
+        requests = batch / (np.maximum(phases.steps, 1.0) * at.tpot_s)
+        return np.where(closed, batch + requests * queue.first_token_s(at), requests)
+
+    target = np.where(closed, queue.clients, np.where(np.isinf(rate), np.finfo(float).max, rate))
+    return increasing_root(in_system, target, upper)
 
 
-def _prefill_only(
-    phases: PhaseTimes, waiting: Waiting, clients: Number, rate: Number, full: Number
-) -> tuple[Number, Number]:
+def _prefill_only(queue: Queue, rate: NDArray[Any]) -> tuple[Number, Number]:
     """Return TTFT and requests/s of requests with one output token."""
-    own = phases.at(0.0).own_s + waiting.prompt_s
+    full = queue.phases.full_s
+    own = queue.phases.at(np.zeros_like(rate)).own_s + queue.waiting.prompt_s
     with np.errstate(divide="ignore", invalid="ignore"):
-        in_loop = np.maximum(own, clients * full)
+        in_loop = np.maximum(own, queue.clients * full)
         busy = np.where(np.isinf(rate), 1.0, rate * full)
         arriving = np.where(busy < 1, own + busy / (1 - busy) * full / 2, np.nan)
-        closed = np.isnan(rate)
-        requests = np.where(closed, clients / in_loop, np.minimum(rate, 1 / full))
-    return np.where(closed, in_loop, arriving), requests
+        requests = np.where(queue.closed, queue.clients / in_loop, np.minimum(rate, 1 / full))
+    return np.where(queue.closed, in_loop, arriving), requests
 
 
 def _limited_by(
-    phases: PhaseTimes, full_up: NDArray[Any], overloaded: NDArray[Any], unbounded: NDArray[Any]
+    limits: ReplicaLimits, full_up: NDArray[np.bool_], overloaded: NDArray[np.bool_]
 ) -> NDArray[Any]:
     """Return the name of the limit; empty where neither room nor sequences nor capacity is."""
-    room = np.asarray(phases.limits.room_sequences) <= np.asarray(phases.limits.max_sequences)
+    room = np.asarray(limits.room_sequences) <= np.asarray(limits.max_sequences)
     of_batch = np.where(room, "kv_room", "max_sequences")
-    return np.where(overloaded & ~unbounded, "capacity", np.where(full_up, of_batch, ""))
+    return np.where(overloaded, "capacity", np.where(full_up, of_batch, ""))
