@@ -59,7 +59,8 @@ class ProductForm:
 
 
 @cache
-def _table(name: str) -> list[dict[str, str]]:
+def data_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table of ``data``."""
     with (files("meshwright.cost.serving") / "data" / name).open(encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
@@ -67,7 +68,7 @@ def _table(name: str) -> list[dict[str, str]]:
 @cache
 def serving_constants() -> Mapping[str, float]:
     """Return the constants of small kernels by name."""
-    return {row["name"]: float(row["value"]) for row in _table("constants.csv")}
+    return {row["name"]: float(row["value"]) for row in data_rows("constants.csv")}
 
 
 @cache
@@ -75,7 +76,7 @@ def product_form(family: str, weights: str) -> ProductForm:
     """Return the parameters of products with weights in a format."""
     generation = GENERATIONS.get(family, "generic")
     name = {"fp16": PLAIN, "int8": "fp8"}.get(weights, weights)
-    rows = {(row["family"], row["format"]): row for row in _table("products.csv")}
+    rows = {(row["family"], row["format"]): row for row in data_rows("products.csv")}
     row = rows.get((generation, name)) or rows["generic", name]
     return ProductForm(
         efficiency=float(row["efficiency"]),
@@ -88,7 +89,7 @@ def product_form(family: str, weights: str) -> ProductForm:
 
 def all_reduce_curve(family: str) -> Curve | None:
     """Return the curve of a custom all-reduce inside a domain; None where none was measured."""
-    row = next((row for row in _table("all_reduce.csv") if row["family"] == family), None)
+    row = next((row for row in data_rows("all_reduce.csv") if row["family"] == family), None)
     if row is None:
         return None
     return Curve(

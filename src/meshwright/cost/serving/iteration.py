@@ -1,11 +1,12 @@
 """Seconds of one iteration of a replica: a chain of operators, messages of a pipeline, and the host.
 
-    t = kernels · Σ_blocks repeats · Σ_operators t_op + (pp − 1)·t_message + host
+    t = Σ_blocks repeats · Σ_operators t_op + (pp − 1)·t_message + pp·(host + n_d·sequence)
 
-``kernels`` and ``host`` are an engine's (``data/engines.csv``). Multi-token prediction is left out. The result of
-shared experts is summed over tp with that of the routed ones, so that it needs no all-reduce of its own unless
-attention_dp keeps the rows of different ranks apart. A pipeline's iteration is one micro-batch through all stages, the
-fullest of which sets the pace: layers count ⌈L/pp⌉·pp/L times.
+``host`` and ``sequence`` are an engine's seconds between kernels, for each stage of an iteration and for each sequence
+in it: scheduling, sampling parameters, handing tokens back (``data/engines.csv``). Multi-token prediction is left out.
+The result of shared experts is summed over tp with that of the routed ones, so that it needs no all-reduce of its own
+unless attention_dp keeps the rows of different ranks apart. A pipeline's iteration is one micro-batch through all
+stages, the fullest of which sets the pace: layers count ⌈L/pp⌉·pp/L times.
 """
 
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ from meshwright.program.serving.storage_formats import StorageFormats
 
 
 class Overheads(NamedTuple):
-    """An engine's time over its kernels: a factor on them, and seconds of the host in each iteration."""
+    """An engine's seconds of the host in each stage of an iteration, and for each sequence in it."""
 
-    kernels: float = 1.0
     host_s: float = 0.0
+    sequence_s: float = 0.0
 
 
 NO_OVERHEADS = Overheads()
@@ -65,8 +66,8 @@ def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
     for index in dict.fromkeys(layers):
         body = body + layers.count(index) * block_seconds(cost.model.blocks[index], local)
     ends = block_seconds(cost.model.embed, local) + block_seconds(cost.model.head, local)
-    device = cost.overheads.kernels * (body * fuller + ends)
-    return device + (pp - 1) * _message_seconds(cost, local) + cost.overheads.host_s
+    host = cost.overheads.host_s + cost.overheads.sequence_s * local.logit_rows
+    return body * fuller + ends + (pp - 1) * _message_seconds(cost, local) + pp * host
 
 
 def block_seconds(block: Block, local: ServingLocal) -> Number:

@@ -2,14 +2,16 @@
 
 An iteration has n_d sequences that decode with a context c on each rank of attention_dp, and n_p prompt tokens, which
 attend to some positions in the mean, on some of them. The slowest has m = n_p/cp + n_d rows in every product; the
-N = ranks with prompts·n_p + attention_dp·n_d·cp rows of all meet the experts. One small function for each operator type, all of ``(operator, local) → seconds``; a new operator is
-a function and a line in ``RULES``. The model's graph says which operators there are (``model/operators/``).
+N = n_p·ranks with prompts + n_d·attention_dp·cp rows of all meet the experts. One small function for each operator
+type, all of ``(operator, local) → seconds``; a new operator is a function and a line in ``RULES``. The model's graph
+says which operators there are (``model/operators/``).
 
     attention over the cache   t0 + max(n_d·c·bytes/(η·BW), FLOPs/(e·P)); latent: 2·heads·(kv_width + kv_rank) each
     attention of prompts       the flash kernel of training, 2·heads·(qk + v) a position
-    experts                    rows N·k/ep of the busiest rank, over the expected distinct experts (distinct_expert_count.py)
+    experts                    rows N·k/ep of the busiest rank, over its expected distinct experts
     tp                         an all-reduce after attention and after the feed-forward part, m·hidden in 16 bit
-    attention_dp               all-gather and reduce-scatter of all rows, or all-to-all of copies: the quicker
+    attention_dp               all-gather and reduce-scatter of all rows, or all-to-all of copies: the quicker,
+                               sent in 8 bit where weights are, and back in 16
     head                       rows of sequences whose next token is asked for, not of all prompt tokens
 
 The busiest of ep ranks has μ + √(2·μ·ln ep) rows, the usual bound of the largest of ep Poisson counts of mean μ.
@@ -46,7 +48,7 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.kv_bytes import cached_elements, cached_tokens, operator_cache_bytes
 from meshwright.program.serving.replica_degrees import ReplicaDegrees
-from meshwright.program.serving.storage_formats import StorageFormats
+from meshwright.program.serving.storage_formats import WEIGHT_BITS, StorageFormats
 
 FLASH = "flash3"
 LOGIT_BYTES = 4
@@ -98,7 +100,7 @@ class ServingLocal:
     def expert_tokens(self) -> Number:
         """Rows of all ranks that meet the experts."""
         load = self.load
-        return load.prompt_tokens * load.prompt_ranks + load.sequences * self.expert_groups
+        return load.prompt_tokens * np.maximum(load.prompt_ranks, 1.0) + load.sequences * self.expert_groups
 
     @property
     def logit_rows(self) -> Number:
@@ -218,18 +220,21 @@ def _expert_activation(op: ExpertActivation, local: ServingLocal) -> Number:
 def _dispatch(op: Dispatch, local: ServingLocal) -> Number:
     """Return the seconds to choose experts, and to bring rows to their ranks."""
     chosen = local.times.pass_(LOGIT_BYTES * op.experts * local.rows)
-    return chosen + _moved_rows(op, local, "all-gather")
+    sent = min(ACTIVATION_BYTES, WEIGHT_BITS[local.formats.weights] / 8)
+    return chosen + _moved_rows(op, local, "all-gather", max(sent, 1.0))
 
 
 def _combine(op: Combine, local: ServingLocal) -> Number:
     """Return the seconds to bring results back; without attention_dp they are summed over the experts' ranks."""
     alone = local.times.all_reduce(ACTIVATION_BYTES * op.width * local.rows, local.degrees.tp)
-    return np.where(np.asarray(local.expert_groups) > 1, _moved_rows(op, local, "reduce-scatter"), alone)
+    return np.where(
+        np.asarray(local.expert_groups) > 1, _moved_rows(op, local, "reduce-scatter", ACTIVATION_BYTES), alone
+    )
 
 
-def _moved_rows(op: Dispatch | Combine, local: ServingLocal, gather: str) -> Number:
+def _moved_rows(op: Dispatch | Combine, local: ServingLocal, gather: str, element_bytes: float) -> Number:
     groups, tp, ep = local.expert_groups, local.degrees.tp, np.asarray(local.degrees.ep)
-    row = ACTIVATION_BYTES * op.width
+    row = element_bytes * op.width
     gathered = local.times.exchange(gather, row * local.rows * groups, groups * tp)
     reached = ep * (1 - (1 - 1 / ep) ** op.experts_per_token)
     exchanged = local.times.exchange("all-to-all", row * local.rows / tp * reached, ep)

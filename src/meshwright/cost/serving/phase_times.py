@@ -4,9 +4,10 @@ t_d(b)    an iteration of b/(attention_dp·pp) sequences on a rank; with pp stag
 K         chunks of a prompt, ⌈tokens/chunk_tokens⌉
 own(b)    K iterations with one chunk, the first of which passes all stages: t·(1 + (K − 1)/pp)
 extra(b)  what a prompt adds to the time of the others: K·(t with chunk − t without), or K iterations of its own
-share     of attention_dp ranks of which several have a prompt at once: with n·K prompts under way, which fall on
-          D = adp·(1 − (1 − 1/adp)^{nK}) ranks, each costs 1/max(1, D) of the others' time
-TPOT(b)   t_d + n·extra·share/pp, n = b/(osl − 1) prompts in each decoded token's time (Little)
+D         of the S = adp·pp ranks and micro-batches those with a prompt at once, S·(1 − (1 − 1/S)^a) of the
+          a = n·K·chunk/TPOT prompts that come during an iteration with a chunk, at least one. All wait for the slowest,
+          stage by stage, so that a prompt takes extra/D of the others' time
+TPOT(b)   t_d + n·extra/D, n = b/(osl − 1) prompts in each decoded token's time (Little)
 full      seconds of a prompt where whole chunks of prompts are computed and nothing else, all ranks busy
 """
 
@@ -19,6 +20,8 @@ from meshwright.cost.serving.iteration import ReplicaCost, iteration_seconds
 from meshwright.cost.serving.operators import IterationLoad
 from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.program.local_shape import Number
+
+ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,35 @@ class PhaseTimes:
         """Return all phases where ``batch`` sequences decode."""
         degrees, chunks = self.cost.degrees, self.chunks
         under_way = np.where(self.steps > 0, batch / np.maximum(self.steps, 1.0), 0.0)
-        ranks = np.asarray(degrees.attention_dp)
-        together = np.maximum(ranks * (1 - (1 - 1 / ranks) ** (under_way * chunks)), 1.0)
-        decode, chunk = self.decode_s(batch), self.with_chunk_s(batch, together)
-        extra = chunks * (chunk - decode if self.limits.mixed else chunk)
-        occupied = extra / together / degrees.pp
+        decode = self.decode_s(batch)
+        together = self._slots_together(batch, under_way, decode)
+        chunk = self.with_chunk_s(batch, together / degrees.pp)
+        occupied = self._extra_s(chunk, decode) / together
         return PhasesAtBatch(
             decode_s=decode,
             own_s=chunk * (1 + (chunks - 1) / degrees.pp),
             occupied_s=occupied,
             tpot_s=decode + under_way * occupied,
         )
+
+    def _extra_s(self, chunk: Number, decode: Number) -> Number:
+        """Return what a prompt adds to iterations, or takes for iterations of its own."""
+        return self.chunks * (chunk - decode if self.limits.mixed else chunk)
+
+    def _slots_together(self, batch: Number, under_way: Number, decode: Number) -> Number:
+        """Return how many ranks and micro-batches have a prompt at once, by a few rounds of substitution."""
+        degrees = self.cost.degrees
+        slots = np.asarray(degrees.attention_dp * degrees.pp, float)
+        together = np.ones(np.broadcast(slots, under_way).shape)
+        if (slots == 1).all():
+            return together
+        chunk = self.with_chunk_s(batch, 1.0)
+        extra = self._extra_s(chunk, decode)
+        for _ in range(ROUNDS):
+            each_token = decode + under_way * extra / together
+            arrived = under_way * self.chunks * chunk / each_token
+            together = np.maximum(slots * (1 - (1 - 1 / slots) ** arrived), 1.0)
+        return together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

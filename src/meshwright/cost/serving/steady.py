@@ -4,8 +4,8 @@ With X requests/s, b sequences that decode, and TPOT(b) of ``phase_times.py``:
 
     b = X·(osl − 1)·TPOT(b),     N = X·(TTFT + (osl − 1)·TPOT)
 
-Closed loop of N clients: the b at which both hold, found by false position; b + X·TTFT grows with b. Where it is above the
-limit of cache or sequences b is the limit, and requests wait for the rest: TTFT = N/X − (osl − 1)·TPOT.
+Closed loop of N clients: the b at which both hold, found by false position; b + X·TTFT grows with b. Where it is above
+the limit of cache or sequences b is the limit, and requests wait for the rest: TTFT = N/X − (osl − 1)·TPOT.
 Open arrivals: X is given, b the smallest solution; above X(limit) there is none (``capacity``). A rate of infinity
 takes the limit as b. Of one output token b is 0 and N = X·TTFT, at most one prompt after the other.
 
@@ -26,6 +26,7 @@ from meshwright.cost.serving.monotone_root import increasing_root
 from meshwright.cost.serving.phase_times import PhasesAtBatch, PhaseTimes
 from meshwright.cost.serving.replica_load import ReplicaLimits
 from meshwright.program.local_shape import Number
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
@@ -71,7 +72,7 @@ def steady_state(phases: PhaseTimes, waiting: Waiting) -> SteadyState:
         tpot_s=np.where(generates, at.tpot_s, np.nan),
         requests_per_s=np.where(generates, requests, alone[1]),
         batch=np.where(generates, batch, 0.0),
-        limited_by=_limited_by(limits, full_up & generates, overloaded & ~np.isinf(rate)),
+        limited_by=limit_name(limits, full_up & generates, overloaded & ~np.isinf(rate)),
     )
 
 
@@ -121,7 +122,7 @@ def _prefill_only(queue: Queue, rate: NDArray[Any]) -> tuple[Number, Number]:
     return np.where(queue.closed, in_loop, arriving), requests
 
 
-def _limited_by(
+def limit_name(
     limits: ReplicaLimits, full_up: NDArray[np.bool_], overloaded: NDArray[np.bool_]
 ) -> NDArray[Any]:
     """Return the name of the limit; empty where neither room nor sequences nor capacity is."""

@@ -32,7 +32,7 @@ FILTER_BYTES = 2
 def cached_elements(op: Attention, tp: Number) -> Number:
     """Return the elements that one token adds to the cache of a rank of tp."""
     if not op.cache_over_tp:
-        return op.kv_width
+        return op.kv_width * np.ones_like(tp)
     return op.kv_width / op.kv_heads * np.ceil(op.kv_heads / np.asarray(tp))
 
 

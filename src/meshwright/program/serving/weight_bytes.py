@@ -11,20 +11,26 @@ from numpy.typing import NDArray
 
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.program.local_shape import Number
-from meshwright.program.model_states.state_elements import parameter_elements
+from meshwright.program.model_states.state_elements import embedding_names, parameter_elements
 from meshwright.program.serving.replica_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import largest_stage
 from meshwright.program.serving.storage_formats import StorageFormats
 
 
 def block_weight_bytes(
-    block: Block, model: ModelGraph, degrees: ReplicaDegrees, formats: StorageFormats
+    block: Block,
+    model: ModelGraph,
+    degrees: ReplicaDegrees,
+    formats: StorageFormats,
+    left_out: frozenset[str] = frozenset(),
 ) -> Number:
-    """Return the bytes of one block's weights on a rank."""
+    """Return the bytes of one block's weights on a rank, without the parameters ``left_out``."""
     total: Number = 0.0
     for op in block.operators:
         elements: Number = 0.0
         for parameter in op.parameters:
+            if parameter.name in left_out:
+                continue
             elements = elements + parameter_elements(parameter, degrees.shape, expert=op.place == "expert")
         total = total + elements * formats.bits(op, model.architecture) / 8
     return total
@@ -37,6 +43,7 @@ def rank_weight_bytes(model: ModelGraph, degrees: ReplicaDegrees, formats: Stora
         return block_weight_bytes(block, model, degrees, formats)
 
     embedding, head = of_block(model.embed), of_block(model.head)
-    if model.architecture.tied_embeddings:
-        head = np.where(np.asarray(degrees.pp) > 1, head, 0.0)
+    tables = embedding_names(model.blocks)
+    beside_tables = block_weight_bytes(model.head, model, degrees, formats, tables)
+    head = np.where(np.asarray(degrees.pp) > 1, head, beside_tables)
     return largest_stage(model, degrees.pp, of_block, (embedding, head))
