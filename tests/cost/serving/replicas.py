@@ -43,11 +43,18 @@ def phases(
     room: Any = np.inf,
     mixed: bool = True,
     chunk: Any = 8192.0,
+    align_iterations: float = 0.0,
     **load: Any,
 ) -> PhaseTimes:
     """Return the phases of a replica under a load."""
     return PhaseTimes(
         cost,
         ReplicaLoad(input_tokens=input_tokens, output_tokens=output_tokens, **load),
-        ReplicaLimits(chunk_tokens=chunk, max_sequences=max_sequences, room_sequences=room, mixed=mixed),
+        ReplicaLimits(
+            chunk_tokens=chunk,
+            max_sequences=max_sequences,
+            room_sequences=room,
+            mixed=mixed,
+            align_iterations=align_iterations,
+        ),
     )

@@ -83,3 +83,22 @@ def test_prompts_on_several_ranks_of_attention_cost_each_less_the_more_there_are
     at = phases(cost, input_tokens=8192.0).at(np.array([1.0, 64.0, 1024.0]))
     assert (np.diff(at.occupied_s) < 0).all()
     assert (np.diff(at.tpot_s) > 0).all()
+
+
+def test_prompts_held_back_for_other_ranks_take_less_time_of_others_and_wait_longer():
+    cost = replica("deepseek-v3", attention_dp=8, ep=8)
+    load = {"input_tokens": 8192.0, "concurrency": 64.0}
+    at_once = steady_state(phases(cost, **load), WAITING)
+    aligned = steady_state(phases(cost, align_iterations=60.0, **load), WAITING)
+    assert aligned.tpot_s < 0.8 * at_once.tpot_s
+    gathered = phases(cost, align_iterations=60.0, **load).at(aligned.batch)
+    assert gathered.gathering_iterations == pytest.approx(
+        min(7, 60 * aligned.batch / 1023) / (2 * aligned.batch / 1023)
+    )
+
+
+def test_a_pipeline_waits_for_its_slowest_micro_batch():
+    at = phases(replica(pp=4), input_tokens=8192.0).at(np.array([1.0, 4092.0]))
+    alone, always = phases(replica(pp=4), input_tokens=8192.0).with_chunk_s(np.array([1.0, 4092.0]), 1.0)
+    assert at.occupied_s[0] == pytest.approx(alone - at.decode_s[0], rel=0.01)
+    assert at.occupied_s[1] == pytest.approx((always - at.decode_s[1]) / 4, rel=1e-6)

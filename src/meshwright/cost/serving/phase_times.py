@@ -4,9 +4,11 @@ t_d(b)    an iteration of b/(attention_dp·pp) sequences on a rank; with pp stag
 K         chunks of a prompt, ⌈tokens/chunk_tokens⌉
 own(b)    K iterations with one chunk, the first of which passes all stages: t·(1 + (K − 1)/pp)
 extra(b)  what a prompt adds to the time of the others: K·(t with chunk − t without), or K iterations of its own
-D         of the S = adp·pp ranks and micro-batches those with a prompt at once, S·(1 − (1 − 1/S)^a) of the
-          a = n·K·chunk/TPOT prompts that come during an iteration with a chunk, at least one. All wait for the slowest,
-          stage by stage, so that a prompt takes extra/D of the others' time
+D         chunks that run at once on the S = adp·pp ranks and micro-batches, all of which wait for the slowest, stage by
+          stage: a prompt takes extra/D of the others' time. Of a = n·K chunks that come in an iteration, each rank has
+          one with probability a/S, so that D = a/(1 − (1 − a/S)^S), at least 1. An engine that holds prompts back for
+          w iterations until other ranks of attention_dp have some too gathers G = min(adp, 1 + n·w); D is at least G,
+          and a prompt waits (G − 1)/2n iterations
 TPOT(b)   t_d + n·extra/D, n = b/(osl − 1) prompts in each decoded token's time (Little)
 full      seconds of a prompt where whole chunks of prompts are computed and nothing else, all ranks busy
 """
@@ -21,7 +23,7 @@ from meshwright.cost.serving.operators import IterationLoad
 from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.program.local_shape import Number
 
-ROUNDS = 4
+LEAST_UNDER_WAY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class PhaseTimes:
         degrees, chunks = self.cost.degrees, self.chunks
         under_way = np.where(self.steps > 0, batch / np.maximum(self.steps, 1.0), 0.0)
         decode = self.decode_s(batch)
-        together = self._slots_together(batch, under_way, decode)
+        gathered = np.minimum(degrees.attention_dp, 1 + under_way * self.limits.align_iterations)
+        together = np.maximum(self._chunks_together(under_way), gathered)
         chunk = self.with_chunk_s(batch, together / degrees.pp)
         occupied = self._extra_s(chunk, decode) / together
         return PhasesAtBatch(
@@ -85,36 +88,32 @@ class PhaseTimes:
             own_s=chunk * (1 + (chunks - 1) / degrees.pp),
             occupied_s=occupied,
             tpot_s=decode + under_way * occupied,
+            gathering_iterations=(gathered - 1) / (2 * np.maximum(under_way, LEAST_UNDER_WAY)),
         )
 
     def _extra_s(self, chunk: Number, decode: Number) -> Number:
         """Return what a prompt adds to iterations, or takes for iterations of its own."""
         return self.chunks * (chunk - decode if self.limits.mixed else chunk)
 
-    def _slots_together(self, batch: Number, under_way: Number, decode: Number) -> Number:
-        """Return how many ranks and micro-batches have a prompt at once, by a few rounds of substitution."""
-        degrees = self.cost.degrees
-        slots = np.asarray(degrees.attention_dp * degrees.pp, float)
-        together = np.ones(np.broadcast(slots, under_way).shape)
-        if (slots == 1).all():
-            return together
-        chunk = self.with_chunk_s(batch, 1.0)
-        extra = self._extra_s(chunk, decode)
-        for _ in range(ROUNDS):
-            each_token = decode + under_way * extra / together
-            arrived = under_way * self.chunks * chunk / each_token
-            together = np.maximum(slots * (1 - (1 - 1 / slots) ** arrived), 1.0)
-        return together
+    def _chunks_together(self, under_way: Number) -> Number:
+        """Return how many ranks and micro-batches have a chunk in an iteration in which any has one."""
+        slots = np.asarray(self.cost.degrees.attention_dp * self.cost.degrees.pp, float)
+        chunks = np.clip(under_way * self.chunks, LEAST_UNDER_WAY, slots)
+        return np.maximum(chunks / (1 - (1 - chunks / slots) ** slots), 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasesAtBatch:
-    """Seconds of an iteration without prompts, of a prompt's own prefill, that a prompt takes of others, and TPOT."""
+    """Seconds of an iteration without prompts, of a prompt's own prefill, that a prompt takes of others, and TPOT.
+
+    A prompt waits ``gathering_iterations`` for those of other ranks of attention_dp.
+    """
 
     decode_s: Number
     own_s: Number
     occupied_s: Number
     tpot_s: Number
+    gathering_iterations: Number
 
     @property
     def prefill_share(self) -> Number:

@@ -46,13 +46,15 @@ class ReplicaLimits:
 
     ``chunk_tokens`` in one iteration of one attention_dp rank; ``max_sequences`` that decode at once, and
     ``room_sequences`` whose cache fits, both of the whole replica. ``mixed``: prompts run in the iterations of
-    sequences that decode; otherwise in iterations of their own.
+    sequences that decode; otherwise in iterations of their own. ``align_iterations``: how long a prompt waits for
+    prompts of other ranks of attention_dp, so that all prefill at once.
     """
 
     chunk_tokens: Number
     max_sequences: Number
     room_sequences: Number
     mixed: bool = True
+    align_iterations: Number = 0.0
 
     @property
     def sequences(self) -> Number:

@@ -11,9 +11,9 @@ takes the limit as b. Of one output token b is 0 and N = X·TTFT, at most one pr
 
     TTFT = prompt_s + t_d/2 + own + W,   W = ρ/(1 − ρ)·occupied/2·(N − 1)/N,   ρ = X·occupied
 
-own: the prompt's prefill; t_d/2: the iteration under way; W: prompts before it, of constant length (Pollaczek and
-Khinchine; with N clients one sees the N − 1 others). A closed loop begins with all N prompts at once, whose TTFT is
-(N + 1)/2·full in the mean; ``burst_share`` of the requests are those.
+own: the prompt's prefill, and the iterations that an engine holds it back; t_d/2: the iteration under way; W: prompts
+before it, of constant length (Pollaczek and Khinchine; with N clients one sees the N − 1 others). A closed loop begins
+with all N prompts at once, whose TTFT is (N + 1)/2·full in the mean; ``burst_share`` of the requests are those.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class Queue:
         busy = np.minimum(at.prefill_share, 1 - 1e-9)
         others = np.where(self.closed, np.maximum(1 - 1 / np.maximum(self.clients, 1.0), 0.0), 1.0)
         queued = busy / (1 - busy) * at.occupied_s / 2 * others
-        steady = at.own_s + at.decode_s / 2 + queued
+        steady = at.own_s + at.decode_s / 2 + queued + at.gathering_iterations * at.tpot_s
         at_once = np.maximum((self.clients + 1) / 2 * self.phases.full_s, at.own_s)
         share = np.where(self.closed, self.waiting.burst_share, 0.0)
         return self.waiting.prompt_s + (1 - share) * steady + share * np.where(self.closed, at_once, 0.0)
