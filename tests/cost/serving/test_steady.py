@@ -102,3 +102,10 @@ def test_a_pipeline_waits_for_its_slowest_micro_batch():
     alone, always = phases(replica(pp=4), input_tokens=8192.0).with_chunk_s(np.array([1.0, 4092.0]), 1.0)
     assert at.occupied_s[0] == pytest.approx(alone - at.decode_s[0], rel=0.01)
     assert at.occupied_s[1] == pytest.approx((always - at.decode_s[1]) / 4, rel=1e-6)
+
+
+def test_requests_that_all_come_at_once_fill_all_stages_together():
+    times = phases(replica(pp=4), input_tokens=8192.0, rate_per_s=np.inf)
+    at = times.at(np.array(8.0))
+    assert at.occupied_s == pytest.approx((times.with_chunk_s(8.0, 1.0) - at.decode_s) / 4, rel=1e-9)
+    assert at.gathering_iterations == 0

@@ -33,13 +33,14 @@ def test_fp8_leaves_tables_and_norms_in_16_bit():
     assert rank_weight_bytes(model, ReplicaDegrees(), StorageFormats(weights="fp8")) == expected
 
 
-def test_four_bit_formats_hold_the_experts_of_a_model_that_has_them():
+@pytest.mark.parametrize(("name", "bits"), [("fp4", 4.5), ("mxfp4", 4.25), ("int4", 4.125)])
+def test_four_bit_formats_hold_the_experts_of_a_model_that_has_them(name, bits):
     model = load_model("gpt-oss-120b")
     moe = model.architecture.moe
     hidden, width = model.architecture.hidden, moe.intermediate
     of_experts = 36 * moe.experts * (3 * hidden * width + 2 * width + hidden)  # with their biases
-    expected = 4.5 / 8 * of_experts + 2 * (model.parameters - of_experts)
-    found = rank_weight_bytes(model, ReplicaDegrees(), StorageFormats(weights="fp4"))
+    expected = bits / 8 * of_experts + 2 * (model.parameters - of_experts)
+    found = rank_weight_bytes(model, ReplicaDegrees(), StorageFormats(weights=name))
     assert found == pytest.approx(expected, rel=1e-12)
 
 

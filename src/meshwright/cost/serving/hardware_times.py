@@ -43,7 +43,7 @@ GENERATIONS = {
 }
 LEAST_OF_LINK = 0.5
 """Custom all-reduce kernels run on links of at least this part of those that they were measured on, not over PCIe."""
-PEAKS = {"fp16": "bf16", "fp8-block": "fp8", "int8": "fp8"}
+PEAKS = {"fp16": "bf16", "fp8-block": "fp8", "int8": "fp8", "mxfp4": "fp4"}
 """Formats that multiply at the rate of another name of a device's peaks."""
 
 
@@ -75,7 +75,7 @@ def serving_constants() -> Mapping[str, float]:
 def product_form(family: str, weights: str) -> ProductForm:
     """Return the parameters of products with weights in a format."""
     generation = GENERATIONS.get(family, "generic")
-    name = {"fp16": PLAIN, "int8": "fp8"}.get(weights, weights)
+    name = {"fp16": PLAIN, "int8": "fp8", "mxfp4": "fp4"}.get(weights, weights)
     rows = {(row["family"], row["format"]): row for row in data_rows("products.csv")}
     row = rows.get((generation, name)) or rows["generic", name]
     return ProductForm(

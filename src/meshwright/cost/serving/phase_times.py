@@ -8,7 +8,7 @@ D         chunks that run at once on the S = adp·pp ranks and micro-batches, al
           stage: a prompt takes extra/D of the others' time. Of a = n·K chunks that come in an iteration, each rank has
           one with probability a/S, so that D = a/(1 − (1 − a/S)^S), at least 1. An engine that holds prompts back for
           w iterations until other ranks of attention_dp have some too gathers G = min(adp, 1 + n·w); D is at least G,
-          and a prompt waits (G − 1)/2n iterations
+          and a prompt waits (G − 1)/2n iterations. Requests of equal lengths that all come at once stay in step: D = S
 TPOT(b)   t_d + n·extra/D, n = b/(osl − 1) prompts in each decoded token's time (Little)
 full      seconds of a prompt where whole chunks of prompts are computed and nothing else, all ranks busy
 """
@@ -99,7 +99,8 @@ class PhaseTimes:
         """Return how many ranks and micro-batches have a chunk in an iteration in which any has one."""
         slots = np.asarray(self.cost.degrees.attention_dp * self.cost.degrees.pp, float)
         chunks = np.clip(under_way * self.chunks, LEAST_UNDER_WAY, slots)
-        return np.maximum(chunks / (1 - (1 - chunks / slots) ** slots), 1.0)
+        by_chance = np.maximum(chunks / (1 - (1 - chunks / slots) ** slots), 1.0)
+        return np.where(np.isinf(self.load.rate_per_s), slots, by_chance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 fp8, int8        8 bit with one scale for a tensor or a row: 8
 fp8-block        one fp32 scale for a block of 128 × 128: 8 + 32/128²
-fp4              NVFP4 has an fp8 scale for 16 elements (MXFP4 one for 32: 4.25): 4 + 8/16
+fp4              NVFP4, an fp8 scale for 16 elements: 4 + 8/16
+mxfp4            a scale of 8 bit for 32 elements, as gpt-oss is released: 4 + 8/32
 int4             a 16-bit scale for a group of 128: 4 + 16/128
 A cache in fp8 or int8 has a scale for a tensor, in fp4 one for 16 elements.
 
@@ -23,11 +24,12 @@ WEIGHT_BITS: dict[str, float] = {
     "fp8-block": 8 + 32 / 128**2,
     "int8": 8,
     "fp4": 4.5,
+    "mxfp4": 4.25,
     "int4": 4.125,
 }
 KV_BITS: dict[str, float] = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4.5}
 PLAIN = "bf16"
-FOUR_BIT = ("fp4", "int4")
+FOUR_BIT = ("fp4", "mxfp4", "int4")
 KEPT_LINEARS = ("router", "shared_gate", "lm_head")
 """Products whose weights stay in 16 bit."""
 
