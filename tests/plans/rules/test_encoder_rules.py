@@ -87,7 +87,7 @@ def test_images_are_whole_merged_rows_and_leave_a_text():
     assert "tokens: 1024" in rows.suggestion or "tokens: 1020" in rows.suggestion
     (text,) = problems("vl", {"images": {"per_sequence": 8, "tokens": 1024}}).values()
     assert "8·1024 / 4 = 2048 rows leave no text in seq_len = 2048" in text.rule
-    assert "seq_len: 2049" in text.suggestion
+    assert "seq_len: 4096" in text.suggestion
     assert problems("vl", {"seq_len": 2049, "images": {"per_sequence": 8, "tokens": 1024}}) == {}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from covering_plans import RECOMPUTED
+from encoder_plans import ENCODERS
 from expert_combinations import FAMILIES
 from tiny_models import dense_names
 
@@ -33,7 +34,7 @@ def test_compositions_have_every_family_schedule_sharding_and_recomputation(benc
     def values(key):
         return {getattr(plan, key) for plan in plans}
 
-    assert values("model") == {*dense_names(), *FAMILIES}
+    assert values("model") == {*dense_names(), *FAMILIES, *(plan.model for plan in ENCODERS)}
     schedules = set(load_stack(OWN_STACK).schedules)
     assert values("schedule") == schedules
     assert values("recompute") == set(RECOMPUTED)
