@@ -10,7 +10,7 @@ from meshwright.cost.serving.iteration import Overheads, ReplicaCost
 from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.model.load import load_model
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 
 FP8 = StorageFormats(weights="fp8", kv="fp8")

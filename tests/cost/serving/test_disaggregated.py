@@ -7,7 +7,7 @@ from replicas import phases, replica
 from meshwright.cost.serving.disaggregated import PoolPair, disaggregated_state
 from meshwright.cost.serving.kv_transfers import hand_over_seconds
 from meshwright.cost.serving.steady import Waiting
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 
 WAITING = Waiting(prompt_s=0.03, burst_share=0.2)

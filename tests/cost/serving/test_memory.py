@@ -6,7 +6,7 @@ import pytest
 from meshwright.cost.serving.hardware_times import serving_constants
 from meshwright.cost.serving.memory import iteration_activation_bytes, kv_room_bytes
 from meshwright.model.load import load_model
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 from meshwright.program.serving.weight_bytes import rank_weight_bytes
 

@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.model.load import load_model
 from meshwright.program.serving.kv_bytes import replica_bytes_per_token, sequence_cache_bytes
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 
 BF16 = StorageFormats()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.model.load import load_model
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 from meshwright.program.serving.weight_bytes import rank_weight_bytes
 

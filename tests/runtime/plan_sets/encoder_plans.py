@@ -13,8 +13,8 @@ ENCODERS = (
     replace(TWO_TEXTS, **LAYER_BY_LAYER, recompute="full"),
     replace(TWO_TEXTS, model="t5 1.1", dp_replicate=2, tp=1, sequence_parallel=False, sharding="zero2"),
     replace(TWO_TEXTS, model="t5 1.1", sharding="zero3", gather="per-micro-batch", micro_batch=2),
-    replace(TWO_TEXTS, model="t5 gated silu", recompute=("layernorm", "mlp", "core_attn")),
-    replace(WITH_IMAGES, schedule="zb-v", micro_batches=4, recompute=("layernorm", "mlp")),
+    replace(TWO_TEXTS, model="t5 gated silu", recompute=("core_attn", "layernorm", "mlp")),
+    replace(WITH_IMAGES, schedule="zb-v", micro_batches=4, recompute=("mlp",)),
     replace(WITH_IMAGES, schedule="dualpipe", micro_batches=4),
     replace(
         WITH_IMAGES, schedule="interleaved-1f1b", tp=1, dp_shard=2, sequence_parallel=False, **LAYER_BY_LAYER

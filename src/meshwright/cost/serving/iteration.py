@@ -19,7 +19,7 @@ from meshwright.cost.serving.operators import IterationLoad, ServingLocal, opera
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Combine, LeaveTensor
 from meshwright.program.local_shape import Number
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import layers_of_fullest_stage, served_layers
 from meshwright.program.serving.storage_formats import StorageFormats
 

@@ -16,7 +16,7 @@ from meshwright.cost.serving.hardware_times import ServingTimes
 from meshwright.model.graph import ModelGraph
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.kv_bytes import sequence_cache_bytes
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 
 

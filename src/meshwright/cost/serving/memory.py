@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, serving_constants
 from meshwright.model.graph import ModelGraph
 from meshwright.program.local_shape import Number
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 from meshwright.program.serving.weight_bytes import rank_weight_bytes
 

@@ -47,7 +47,7 @@ from meshwright.model.operators.operator_types import (
 )
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.kv_bytes import cached_elements, cached_tokens, operator_cache_bytes
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import WEIGHT_BITS, StorageFormats
 
 FLASH = "flash3"

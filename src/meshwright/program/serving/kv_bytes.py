@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.operator_types import Attention, LinearAttention, Operator, StateSpace
 from meshwright.program.local_shape import Number
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import largest_stage, served_layers
 from meshwright.program.serving.storage_formats import StorageFormats
 

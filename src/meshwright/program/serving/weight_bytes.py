@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states.state_elements import embedding_names, parameter_elements
-from meshwright.program.serving.replica_degrees import ReplicaDegrees
+from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import largest_stage
 from meshwright.program.serving.storage_formats import StorageFormats
 
