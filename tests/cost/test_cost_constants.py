@@ -12,6 +12,7 @@ from meshwright.cluster.catalog import device_ids
 from meshwright.cluster.load import load_cluster
 from meshwright.cost.constants import GENERIC, RELATIVES, calibrated, constants, kernels, on_links
 from meshwright.cost.operators.kernel_and_collective_times import LOW_PRECISIONS, hardware_times_for
+from meshwright.cost.serving.hardware_times import serving_constants
 
 DATA = files("meshwright.cost") / "data"
 PACKAGE = Path(str(files("meshwright")))
@@ -37,8 +38,9 @@ def test_every_constant_is_read_somewhere_and_none_is_read_that_is_not_there():
     words = set(re.findall(r"\b[a-z][a-z0-9_]+\b", source))
     composed = {f"norm_{kind}{way}_bytes" for kind in ("", "eager_") for way in ("forward", "backward")}
     composed |= {f"{precision}_speed_up" for precision in LOW_PRECISIONS}
-    assert set(constants()) <= words | composed
-    assert set(re.findall(r'(?:\bc|constants(?:\(\))?)\["([a-z0-9_]+)"\]', source)) <= set(constants())
+    known = {*constants(), *serving_constants()}
+    assert known <= words | composed
+    assert set(re.findall(r'(?:\bc|constants(?:\(\))?)\["([a-z0-9_]+)"\]', source)) <= known
 
 
 def test_every_kernel_row_is_complete_and_says_where_it_comes_from():
