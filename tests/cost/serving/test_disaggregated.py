@@ -6,7 +6,7 @@ from replicas import phases, replica
 
 from meshwright.cost.serving.disaggregated import PoolPair, disaggregated_state
 from meshwright.cost.serving.kv_transfers import hand_over_seconds
-from meshwright.cost.serving.steady import Waiting
+from meshwright.cost.serving.steady_state import Waiting
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 

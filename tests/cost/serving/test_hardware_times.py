@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.serving.engine_numbers import engine_numbers
+from meshwright.cost.serving.engine_constants import engine_constants
 from meshwright.cost.serving.hardware_times import serving_times_for
 
 H100 = serving_times_for(load_cluster("h100-sxm-80gb x 16").pool)
@@ -61,7 +61,7 @@ def test_a_grouped_product_of_few_rows_reads_the_weights_of_its_experts():
 
 
 def test_an_unknown_engine_has_the_generic_numbers():
-    assert engine_numbers("vllm").fitted
-    other = engine_numbers("mango")
+    assert engine_constants("vllm").fitted
+    other = engine_constants("mango")
     assert not other.fitted
-    assert other == engine_numbers("generic-serving")
+    assert other == engine_constants("generic-serving")

@@ -6,7 +6,7 @@ import torch
 from encoder_plans import TWO_TEXTS, WITH_IMAGES
 from injected_fault import Fault
 
-from meshwright.runtime.executor.intermediate_values import SharedValues
+from meshwright.runtime.executor.intermediate_values import StageValues
 from meshwright.runtime.kernels.attention.rotated_heads import RotatedHeads
 from meshwright.runtime.kernels.boundary_and_residual import BoundaryKernel
 from meshwright.runtime.kernels.encoder import position_bias
@@ -18,7 +18,7 @@ def gradients_of_the_last_reader():
     def add_gradient(self, name, gradient):
         self.gradients.setdefault(name, gradient)
 
-    SharedValues.add_gradient = add_gradient
+    StageValues.add_gradient = add_gradient
 
 
 def an_encoder_that_looks_back():

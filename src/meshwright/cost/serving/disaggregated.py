@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.serving.monotone_root import increasing_root
 from meshwright.cost.serving.phase_times import PhaseTimes
-from meshwright.cost.serving.steady import SteadyState, Waiting, limit_name
+from meshwright.cost.serving.steady_state import SteadyState, Waiting, limit_name
 from meshwright.program.local_shape import Number
 
 LIGHTEST = 1e-12

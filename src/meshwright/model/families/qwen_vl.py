@@ -1,4 +1,4 @@
-"""Read Qwen2.5-VL (arXiv 2502.13923) with its vision tower: ``vision_config``, and rotations by row and column.
+"""Read the shapes and arithmetic of Qwen2.5-VL (arXiv 2502.13923) from its configuration, vision tower included.
 
 Keys and defaults are those of transformers 5.23. The text tower is read by
 ``model/families/dense_decoders.py``; a file without ``vision_config`` has nothing else.

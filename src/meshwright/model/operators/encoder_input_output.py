@@ -1,4 +1,4 @@
-"""The ends of an encoder as chains of operators: what embeds its tokens, and what hands its result to the decoder.
+"""Build the first and the last operators of an encoder: embedding of its input, and its result for the decoder.
 
 A text's tokens are looked up in the decoder's table; the tables of scores by relative position stand beside it. The
 encoder's norm ends the stream, and the stage holds it for the cross attention of every decoder layer. Patches of

@@ -1,4 +1,4 @@
-"""Pipeline ranks, stages per rank and schedule of arrays whose plans all have the same."""
+"""The pipeline ranks, stages per rank and schedule that all plans of an array share."""
 
 from meshwright.plans.arrays.plan_arrays import PlanArrays
 from meshwright.schedules.choice import ScheduleChoice

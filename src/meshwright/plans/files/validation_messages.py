@@ -7,8 +7,8 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 
 from meshwright.errors import InputError, Problem, near_names, nearest
-from meshwright.plans.files.keys_of_other_plans import foreign_key
 from meshwright.plans.files.meshwright_file import with_empty_keys
+from meshwright.plans.files.misplaced_keys import foreign_key
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.long import LATER, NOT_YET, Layout, LongPlan, Pipeline
 from meshwright.plans.forms.short import ShortPlan

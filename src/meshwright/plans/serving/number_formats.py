@@ -24,7 +24,7 @@ class NumberFormat:
         return self.element_bits + self.scale_bits / self.scaled_elements
 
 
-WEIGHT_FORMATS: Mapping[str, NumberFormat] = {
+WEIGHT_FORMATS: dict[str, NumberFormat] = {
     "bf16": NumberFormat(16),
     "fp16": NumberFormat(16),
     "fp8": NumberFormat(8),
@@ -33,6 +33,8 @@ WEIGHT_FORMATS: Mapping[str, NumberFormat] = {
     "int8": NumberFormat(8),
     "int4": NumberFormat(4, 20, 128),
 }
+RELEASED_FORMATS: dict[str, NumberFormat] = {"mxfp4": NumberFormat(4, 8, 32)}
+"""Formats that no plan asks for, of weights that are released in them: gpt-oss has an 8-bit scale for 32 elements."""
 KV_FORMATS: Mapping[str, NumberFormat] = {
     "bf16": NumberFormat(16),
     "fp8": NumberFormat(8),

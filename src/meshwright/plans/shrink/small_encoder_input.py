@@ -1,4 +1,4 @@
-"""Small inputs of an encoder for small plans: unlike lengths, several images, windows that an edge cuts."""
+"""Choose small inputs of an encoder for plans that are shrunk to be proven: texts of unlike length, two images."""
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.encoder import TextEncoder, VisionEncoder

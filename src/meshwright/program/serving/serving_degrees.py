@@ -4,29 +4,14 @@ pp·cp·tp·attention_dp devices; with experts ep·etp = cp·tp·attention_dp. R
 own, and share the experts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Protocol
-
-import numpy as np
+from dataclasses import dataclass
 
 from meshwright.program.local_shape import LocalShape, Number
 
 
-class Degrees(Protocol):
-    """Six degrees of parallelism, as a plan's layout has them."""
-
-    attention_dp: int
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    etp: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDegrees:
-    """Degrees of replicas. Arrays have one entry for each replica."""
+    """The degrees of ``ReplicaLayout`` for many replicas at once: arrays have one entry for each."""
 
     attention_dp: Number = 1
     tp: Number = 1
@@ -34,12 +19,6 @@ class ReplicaDegrees:
     cp: Number = 1
     ep: Number = 1
     etp: Number = 1
-
-    @classmethod
-    def of(cls, layouts: Sequence[Degrees]) -> "ReplicaDegrees":
-        """Return the degrees of several layouts as arrays."""
-        names = [field.name for field in fields(cls)]
-        return cls(**{name: np.array([getattr(layout, name) for layout in layouts]) for name in names})
 
     @property
     def devices(self) -> Number:

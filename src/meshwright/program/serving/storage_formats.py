@@ -1,11 +1,4 @@
-"""Bits of an element in the formats of weights and caches, scales included.
-
-fp8, int8        8 bit with one scale for a tensor or a row: 8
-fp8-block        one fp32 scale for a block of 128 × 128: 8 + 32/128²
-fp4              NVFP4, an fp8 scale for 16 elements: 4 + 8/16
-mxfp4            a scale of 8 bit for 32 elements, as gpt-oss is released: 4 + 8/32
-int4             a 16-bit scale for a group of 128: 4 + 16/128
-A cache in fp8 or int8 has a scale for a tensor, in fp4 one for 16 elements.
+"""Number formats of each operator's weights and of the cache in a replica.
 
 4-bit formats of models with experts hold the routed experts alone, and leave attention, dense and shared layers as they
 were (the released gpt-oss, Kimi-K2-Thinking and NVFP4 DeepSeek-R1). Tables of the vocabulary, norms and routers are in
@@ -16,18 +9,11 @@ from dataclasses import dataclass
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.operators.operator_types import ExpertLinear, Linear, Operator
+from meshwright.plans.serving.number_formats import KV_FORMATS, RELEASED_FORMATS, WEIGHT_FORMATS
 
-WEIGHT_BITS: dict[str, float] = {
-    "bf16": 16,
-    "fp16": 16,
-    "fp8": 8,
-    "fp8-block": 8 + 32 / 128**2,
-    "int8": 8,
-    "fp4": 4.5,
-    "mxfp4": 4.25,
-    "int4": 4.125,
-}
-KV_BITS: dict[str, float] = {"bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4.5}
+WEIGHT_BITS = {name: form.bits_per_element for name, form in (WEIGHT_FORMATS | RELEASED_FORMATS).items()}
+KV_BITS = {name: form.bits_per_element for name, form in KV_FORMATS.items()}
+"""Bits of an element by format, with its part of a scale."""
 PLAIN = "bf16"
 FOUR_BIT = ("fp4", "mxfp4", "int4")
 KEPT_LINEARS = ("router", "shared_gate", "lm_head")

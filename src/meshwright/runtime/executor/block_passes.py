@@ -13,7 +13,7 @@ from meshwright.model.operators.operator_types import EnterTensor, Linear, LowRa
 from meshwright.program.pass_items import Collective, Compute, Item, Overlap
 from meshwright.runtime.comm.communicator import Work
 from meshwright.runtime.executor.block_plan import BlockPlan
-from meshwright.runtime.executor.intermediate_values import Gradients, Results, SharedValues, Value, of_all
+from meshwright.runtime.executor.intermediate_values import Gradients, Results, StageValues, Value, of_all
 from meshwright.runtime.executor.operator_call import EVERYTHING, OperatorCall
 from meshwright.runtime.executor.recompute_segment import RecomputeSegment
 from meshwright.runtime.kernels.attention.softmax_attention import AttentionKernel
@@ -65,7 +65,7 @@ class BlockRun:
 
     plan: BlockPlan
     visits: Mapping[str, OperatorCall]
-    shared: SharedValues = field(default_factory=SharedValues)
+    shared: StageValues = field(default_factory=StageValues)
     gathered: Results = field(init=False)
     loss: Value = None
     gradients: Gradients = field(default_factory=Gradients)

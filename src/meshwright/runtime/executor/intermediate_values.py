@@ -48,7 +48,7 @@ class Gradients:
 
 
 @dataclass
-class SharedValues:
+class StageValues:
     """Values that blocks of a stage publish for later ones, the latest of each name, and their summed gradients."""
 
     values: dict[str, Value] = field(default_factory=dict)

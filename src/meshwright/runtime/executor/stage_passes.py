@@ -15,7 +15,7 @@ from meshwright.program.pass_items import Collective, PassKind, Segment
 from meshwright.program.reshard import Reshard, Way
 from meshwright.runtime.executor.activation_offload import OffloadedPass
 from meshwright.runtime.executor.block_passes import BlockRun, PendingExchange, live_bytes
-from meshwright.runtime.executor.intermediate_values import SharedValues, Value, together
+from meshwright.runtime.executor.intermediate_values import StageValues, Value, together
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
 from meshwright.runtime.executor.parameter_prefetch import BlockOfUnit, ParameterFetches
 from meshwright.runtime.executor.rank_plan import (
@@ -43,7 +43,7 @@ class StageRun:
     def __post_init__(self) -> None:
         last = self.plan.program.parts.of_blocks[self.plan.places[self.stage][-1].block]
         further = iter(self.batch.on(last).further)
-        shared = SharedValues()
+        shared = StageValues()
         self.runs = [
             BlockRun(block, {op.name: OperatorCall(self._unit, batch) for op in block.operators}, shared)
             for place, block in zip(self.plan.places[self.stage], self.plan.blocks[self.stage], strict=True)

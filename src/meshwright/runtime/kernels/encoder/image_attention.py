@@ -13,53 +13,47 @@ from itertools import groupby
 import torch
 
 from meshwright.model.encoder import VisionEncoder
-from meshwright.model.operators.operator_types import Attention
 from meshwright.model.rotary import Rotary
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.attention.rotated_heads import Rotation, by_heads, head_widths, turned_by
 from meshwright.runtime.kernels.attention.scaled_dot_product import (
     Scores,
-    Triple,
     attend,
     attention_gradients,
 )
-from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
-
-PARTS = ("queries", "keys", "values")
+from meshwright.runtime.kernels.encoder.uncut_attention import UncutAttention
+from meshwright.runtime.kernels.kernel import Value
 
 
 @dataclass(frozen=True)
-class ImageAttentionKernel:
+class ImageAttentionKernel(UncutAttention):
     """softmax(QKᵀ)·V within images or windows."""
-
-    op: Attention
-    setting: Setting
 
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
         """Attend: (patches, batch, sum of widths) → (patches, batch, heads · v_dim)."""
         parts = self._rotated(x)
         if visit.keep.inputs:
-            self._keep(parts, visit)
+            self.save(parts, visit)
         return self._attend(parts, visit)
 
     def again(self, visit: OperatorCall) -> torch.Tensor:
         """Recompute the output from the saved parts."""
-        return self._attend([visit.kept[name] for name in PARTS], visit)
+        return self._attend(self.saved(visit), visit)
 
     def restore(self, x: Value, visit: OperatorCall) -> None:
         """Rotate and save the recomputed parts."""
-        self._keep(self._rotated(x), visit)
+        self.save(self._rotated(x), visit)
 
     def input_gradient(
         self, g: torch.Tensor, visit: OperatorCall, overlapped: Sequence[Collective] = ()
     ) -> torch.Tensor:
         """Return the gradient of the projection's result."""
-        heads = self._heads([visit.kept.pop(name) for name in PARTS])
+        heads = self.heads(self.take_saved(visit))
         out, of_out = (by_heads(part, self.op.v_dim) for part in (visit.kept.pop("output"), g))
         statistic = visit.kept.pop("statistic")
         fused = g.new_empty((*g.shape[:2], sum(head_widths(self.op, self.setting.tp))))
-        to = self._heads(fused.split(head_widths(self.op, self.setting.tp), -1))
+        to = self.heads(fused.split(head_widths(self.op, self.setting.tp), -1))
         for span in self._spans:
             g_of, q, k, v, out_of = (span.of(part) for part in (of_out, *heads, out))
             of_rows = span.of(statistic[..., None])[..., 0] if statistic.numel() else statistic
@@ -69,16 +63,8 @@ class ImageAttentionKernel:
         self._rotate(fused, backward=True)
         return fused
 
-    def weight_gradient(self, visit: OperatorCall) -> None:
-        """Do nothing: there are no weights."""
-
-    def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
-        """Raise AssertionError: attention within images exchanges nothing."""
-        raise AssertionError(item)
-        yield
-
     def _attend(self, parts: Sequence[torch.Tensor], visit: OperatorCall) -> torch.Tensor:
-        heads = self._heads(parts)
+        heads = self.heads(parts)
         y = parts[0].new_empty((*parts[0].shape[:2], heads[0].shape[1] * self.op.v_dim))
         out = by_heads(y, self.op.v_dim)
         statistic = parts[0].new_empty(0)
@@ -92,13 +78,6 @@ class ImageAttentionKernel:
         if visit.keep.inner:
             visit.kept |= {"statistic": statistic, "output": y}
         return y
-
-    def _keep(self, parts: Sequence[torch.Tensor], visit: OperatorCall) -> None:
-        visit.kept |= dict(zip(PARTS, parts, strict=True))
-
-    def _heads(self, parts: Sequence[torch.Tensor]) -> Triple:
-        q, k, v = map(by_heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
-        return q, k, v
 
     def _rotated(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
         self._rotate(x)
@@ -128,8 +107,7 @@ class ImageAttentionKernel:
 
     @property
     def _scores(self) -> Scores:
-        scale = self.setting.numerics.attention_scales[self.setting.decoder_layer]
-        return Scores(scale, None, None, causal=False)
+        return Scores(self.scale, None, None, causal=False)
 
     @cached_property
     def _spans(self) -> tuple["Spans", ...]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.model.operators.operator_types import Attention
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.attention.rotated_heads import by_heads, head_widths
@@ -22,18 +21,15 @@ from meshwright.runtime.kernels.attention.scaled_dot_product import (
     attention_gradients,
     masked_scores,
 )
-from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
+from meshwright.runtime.kernels.encoder.uncut_attention import UncutAttention
+from meshwright.runtime.kernels.kernel import Value
 
-PARTS = ("queries", "keys", "values")
 ADDED = "added scores"
 
 
 @dataclass(frozen=True)
-class TextAttentionKernel:
+class TextAttentionKernel(UncutAttention):
     """softmax(QKᵀ + added scores)·V; a read value is the projections' results, and behind them the added scores."""
-
-    op: Attention
-    setting: Setting
 
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
         """Attend: the projections' results → (sequence, batch, heads · v_dim)."""
@@ -44,7 +40,7 @@ class TextAttentionKernel:
 
     def again(self, visit: OperatorCall) -> torch.Tensor:
         """Recompute the output from the saved parts."""
-        return self._attend([visit.kept[name] for name in PARTS], visit.kept.get(ADDED), visit)
+        return self._attend(self.saved(visit), visit.kept.get(ADDED), visit)
 
     def restore(self, x: Value, visit: OperatorCall) -> None:
         """Save the recomputed parts."""
@@ -54,10 +50,10 @@ class TextAttentionKernel:
         self, g: torch.Tensor, visit: OperatorCall, overlapped: Sequence[Collective] = ()
     ) -> Value:
         """Return the gradients of what the operator reads, in its order."""
-        q, k, v = self._heads([visit.kept.pop(name) for name in PARTS])
+        q, k, v = self.heads(self.take_saved(visit))
         added, statistic = visit.kept.pop(ADDED, None), visit.kept.pop("statistic")
         out, of_out = (by_heads(part, self.op.v_dim) for part in (visit.kept.pop("output"), g))
-        scores = self._scores(q, k, added)
+        scores = self._scores(added)
         found = [
             part.permute(2, 0, 1, 3).flatten(2)
             for part in attention_gradients(of_out, q, k, v, out, statistic, scores)
@@ -65,14 +61,6 @@ class TextAttentionKernel:
         if self.op.keys != self.op.tokens:
             return found[0], torch.cat(found[1:], -1)
         return torch.cat(found, -1), _of_added((q, k, v), (of_out, out, statistic), scores)
-
-    def weight_gradient(self, visit: OperatorCall) -> None:
-        """Do nothing: there are no weights."""
-
-    def exchange(self, item: Collective, x: torch.Tensor, visit: OperatorCall) -> Exchange:
-        """Raise AssertionError: attention over whole texts exchanges nothing."""
-        raise AssertionError(item)
-        yield
 
     def _read(self, x: Value) -> tuple[Sequence[torch.Tensor], torch.Tensor | None]:
         """Return queries, keys and values, and the added scores."""
@@ -86,30 +74,25 @@ class TextAttentionKernel:
     def _attend(
         self, parts: Sequence[torch.Tensor], added: torch.Tensor | None, visit: OperatorCall
     ) -> torch.Tensor:
-        q, k, v = self._heads(parts)
-        out, statistic = attend(q, k, v, self._scores(q, k, added))
+        q, k, v = self.heads(parts)
+        out, statistic = attend(q, k, v, self._scores(added))
         y = out.permute(2, 0, 1, 3).flatten(2)
         if visit.keep.inner:
             visit.kept |= {"statistic": statistic, "output": y}
         return y
 
     def _keep(self, parts: Sequence[torch.Tensor], added: torch.Tensor | None, visit: OperatorCall) -> None:
-        visit.kept |= dict(zip(PARTS, parts, strict=True))
+        self.save(parts, visit)
         if added is not None:
             visit.kept[ADDED] = added
 
-    def _heads(self, parts: Sequence[torch.Tensor]) -> Triple:
-        q, k, v = map(by_heads, parts, (self.op.qk_dim, self.op.qk_dim, self.op.v_dim))
-        return q, k, v
-
-    def _scores(self, q: torch.Tensor, k: torch.Tensor, added: torch.Tensor | None) -> Scores:
-        scale = self.setting.numerics.attention_scales[self.setting.decoder_layer]
+    def _scores(self, added: torch.Tensor | None) -> Scores:
         if added is None:
-            return Scores(scale, None, None, causal=False)
+            return Scores(self.scale, None, None, causal=False)
         if not self.op.causal:
-            return Scores(scale, None, added[None], causal=False, whole=False)
+            return Scores(self.scale, None, added[None], causal=False, whole=False)
         future = torch.full(added.shape[-2:], float("-inf"), dtype=added.dtype, device=added.device).triu(1)
-        return Scores(scale, None, (added + future)[None], causal=False, whole=False)
+        return Scores(self.scale, None, (added + future)[None], causal=False, whole=False)
 
 
 def _of_added(heads: Triple, rows: Triple, scores: Scores) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The three fitted numbers of each engine, from ``data/engines.csv``.
+"""The three fitted constants of each serving engine, from ``data/engines.csv``.
 
 host_s      seconds of the host in each stage of an iteration that no kernel hides
 sequence_s  seconds more for each sequence of the iteration
@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from meshwright.cost.serving.hardware_times import data_rows, serving_constants
 from meshwright.cost.serving.iteration import Overheads
-from meshwright.cost.serving.steady import Waiting
+from meshwright.cost.serving.steady_state import Waiting
 
 GENERIC_ENGINE = "generic-serving"
 
 
-class EngineNumbers(NamedTuple):
+class EngineConstants(NamedTuple):
     """Overheads of iterations and of waiting prompts of one engine. ``fitted``: False for a stand-in."""
 
     overheads: Overheads
@@ -26,11 +26,11 @@ class EngineNumbers(NamedTuple):
 
 
 @cache
-def engine_numbers(engine: str) -> EngineNumbers:
+def engine_constants(engine: str) -> EngineConstants:
     """Return the numbers of an engine by its name without release."""
     rows = {row["engine"]: row for row in data_rows("engines.csv")}
     row = rows.get(engine, rows[GENERIC_ENGINE])
-    return EngineNumbers(
+    return EngineConstants(
         Overheads(float(row["host_s"]), float(row["sequence_s"])),
         Waiting(prompt_s=float(row["prompt_s"]), burst_share=serving_constants()["burst_share"]),
         fitted=row["engine"] != GENERIC_ENGINE,

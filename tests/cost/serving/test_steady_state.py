@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from replicas import phases, replica
 
-from meshwright.cost.serving.steady import Waiting, steady_state
+from meshwright.cost.serving.steady_state import Waiting, steady_state
 
 WAITING = Waiting(prompt_s=0.03, burst_share=0.2)
 LAYOUTS = [{"tp": 8}, {"tp": 2, "pp": 4}]
