@@ -15,7 +15,7 @@ from meshwright.plans.files.yaml_output import commented
 from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.serving.conflicting_keys import contradictions, missing_lengths
+from meshwright.plans.serving.conflicts_of_keys import contradictions, missing_lengths
 from meshwright.plans.serving.serving_file import ServingFile
 
 Plan = ShortPlan | LongPlan

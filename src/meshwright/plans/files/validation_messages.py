@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from meshwright.errors import InputError, Problem, near_names, nearest
 from meshwright.plans.files.meshwright_file import with_empty_keys
-from meshwright.plans.files.misplaced_keys import foreign_key
 from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.files.task_keys import foreign_key
 from meshwright.plans.forms.long import LATER, NOT_YET, Layout, LongPlan, Pipeline
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.units import count_in_k

@@ -10,7 +10,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
 from meshwright.plans.serving.expand_pools import expand_pools
 from meshwright.plans.serving.rules.batch_limits import BATCHING_RULES
-from meshwright.plans.serving.rules.pool_edges import HAND_OVER_RULES
+from meshwright.plans.serving.rules.edges_of_pools import HAND_OVER_RULES
 from meshwright.plans.serving.rules.pools_on_cluster import DEVICE_RULES
 from meshwright.plans.serving.rules.replica_degrees import REPLICA_RULES
 from meshwright.plans.serving.rules.request_limits import REQUEST_RULES

@@ -22,12 +22,12 @@ from meshwright.runtime.kernels.attention.scaled_dot_product import (
     attend,
     attention_gradients,
 )
-from meshwright.runtime.kernels.encoder.uncut_attention import UncutAttention
+from meshwright.runtime.kernels.encoder.unsharded_attention import UnshardedAttention
 from meshwright.runtime.kernels.kernel import Value
 
 
 @dataclass(frozen=True)
-class ImageAttentionKernel(UncutAttention):
+class ImageAttentionKernel(UnshardedAttention):
     """softmax(QKᵀ)·V within images or windows."""
 
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:

@@ -21,14 +21,14 @@ from meshwright.runtime.kernels.attention.scaled_dot_product import (
     attention_gradients,
     masked_scores,
 )
-from meshwright.runtime.kernels.encoder.uncut_attention import UncutAttention
+from meshwright.runtime.kernels.encoder.unsharded_attention import UnshardedAttention
 from meshwright.runtime.kernels.kernel import Value
 
 ADDED = "added scores"
 
 
 @dataclass(frozen=True)
-class TextAttentionKernel(UncutAttention):
+class TextAttentionKernel(UnshardedAttention):
     """softmax(QKᵀ + added scores)·V; a read value is the projections' results, and behind them the added scores."""
 
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:

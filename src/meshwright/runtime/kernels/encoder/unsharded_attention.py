@@ -18,7 +18,7 @@ from meshwright.runtime.kernels.kernel import Exchange, Setting
 
 
 @dataclass(frozen=True)
-class UncutAttention:
+class UnshardedAttention:
     """Attention over whole sequences of one rank's heads."""
 
     op: Attention
