@@ -33,7 +33,7 @@ def test_fp8_leaves_tables_and_norms_in_16_bit():
     assert rank_weight_bytes(model, ReplicaDegrees(), StorageFormats(weights="fp8")) == expected
 
 
-@pytest.mark.parametrize(("name", "bits"), [("fp4", 4.5), ("mxfp4", 4.25), ("int4", 4.125)])
+@pytest.mark.parametrize(("name", "bits"), [("fp4", 4.5), ("mxfp4", 4.25), ("int4", 4.15625)])
 def test_four_bit_formats_hold_the_experts_of_a_model_that_has_them(name, bits):
     model = load_model("gpt-oss-120b")
     moe = model.architecture.moe
