@@ -26,7 +26,7 @@ VERBS_LIKE_OTHER_FORMS = {
     *("Shed", "Speed", "Spread", "String", "Suppress"),
 }
 FILE_NAME_WORDS = ROOT / "tests" / "house" / "file_name_words.txt"
-CATALOGUES = ("model/zoo", "stack/files")  # files named after models and releases
+CATALOGUES = ("model/zoo", "stack/files", "stack/serving/files")  # files named after models and releases
 
 SAME_NAME = {
     "activation_offload.py": "legality, schedule and execution of one plan field",

@@ -118,7 +118,8 @@ class Architecture:
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
-    nothing here counts. ``numerics`` is what running the model needs in addition.
+    nothing here counts. ``numerics`` is what running the model needs in addition. ``released_weights`` is the number
+    format of its published weights (``model/weight_formats.py``).
     """
 
     name: str
@@ -162,6 +163,7 @@ class Architecture:
     left_out: tuple[str, ...] = ()
     assumed: tuple[tuple[str, int | float | str | bool], ...] = ()
     numerics: Numerics = UNKNOWN
+    released_weights: str = "bf16"
 
     @property
     def centred_norms(self) -> bool:

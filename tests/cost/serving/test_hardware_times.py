@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from meshwright.cluster.load import load_cluster
-from meshwright.cost.serving.engine_constants import engine_constants
 from meshwright.cost.serving.hardware_times import serving_times_for
 
 H100 = serving_times_for(load_cluster("h100-sxm-80gb x 16").pool)
@@ -58,10 +57,3 @@ def test_a_grouped_product_of_few_rows_reads_the_weights_of_its_experts():
     few, more = (float(H100.grouped_product(n, n, 4096, 1536, "fp8")) for n in (8.0, 16.0))
     weights = 4096 * 1536 / (H100.constants["experts_memory_efficiency"] * H100.forms.memory_bytes_per_s)
     assert more - few == pytest.approx(8 * weights, rel=0.1)
-
-
-def test_an_unknown_engine_has_the_generic_numbers():
-    assert engine_constants("vllm").fitted
-    other = engine_constants("mango")
-    assert not other.fitted
-    assert other == engine_constants("generic-serving")

@@ -20,8 +20,8 @@ from meshwright.plans.serving.serving_file import (
     ServingWorkloadSpec,
 )
 from meshwright.plans.serving.serving_plan import AllReduce, Does, Overlap
-from meshwright.plans.serving.serving_stack import ENGINES
 from meshwright.present.serving_pools import serving_lines
+from meshwright.stack.serving.serving_stack import ENGINES
 
 NAME = "serving.md"
 

@@ -75,7 +75,7 @@ def serving_constants() -> Mapping[str, float]:
 def product_form(family: str, weights: str) -> ProductForm:
     """Return the parameters of products with weights in a format."""
     generation = GENERATIONS.get(family, "generic")
-    name = {"fp16": PLAIN, "int8": "fp8", "mxfp4": "fp4"}.get(weights, weights)
+    name = {"fp16": PLAIN, "int8": "fp8", "mxfp4": "fp4", "int4-32": "int4"}.get(weights, weights)
     rows = {(row["family"], row["format"]): row for row in data_rows("products.csv")}
     row = rows.get((generation, name)) or rows["generic", name]
     return ProductForm(

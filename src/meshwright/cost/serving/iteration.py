@@ -3,7 +3,7 @@
     t = Σ_blocks repeats · Σ_operators t_op + (pp − 1)·t_message + pp·(host + n_d·sequence)
 
 ``host`` and ``sequence`` are an engine's seconds between kernels, for each stage of an iteration and for each sequence
-in it: scheduling, sampling parameters, handing tokens back (``data/engines.csv``). Multi-token prediction is left out.
+in it: scheduling, sampling parameters, handing tokens back (``stack/serving``). Multi-token prediction is left out.
 The result of shared experts is summed over tp with that of the routed ones, so that it needs no all-reduce of its own
 unless attention_dp keeps the rows of different ranks apart. A pipeline's iteration is one micro-batch through all
 stages, the fullest of which sets the pace: layers count ⌈L/pp⌉·pp/L times.

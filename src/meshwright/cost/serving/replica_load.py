@@ -1,10 +1,12 @@
 """The load of one replica and its limits, as numbers or arrays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import fsum
 
 import numpy as np
 
 from meshwright.program.local_shape import Number
+from meshwright.workload.serving.request_lengths import RequestLengths
 
 NO_NUMBER = np.nan
 
@@ -15,7 +17,7 @@ class ReplicaLoad:
 
     ``concurrency``: a closed loop of so many clients, which all begin at once; ``rate_per_s``: open arrivals. NaN where
     the other is given; a rate of infinity is the largest batch that fits. ``prefix_tokens`` of the input are in the
-    cache before.
+    cache before. ``mean_positions`` and ``mean_context`` are those of a histogram of lengths; None: all are alike.
     """
 
     input_tokens: Number
@@ -23,6 +25,35 @@ class ReplicaLoad:
     concurrency: Number = NO_NUMBER
     rate_per_s: Number = NO_NUMBER
     prefix_tokens: Number = 0.0
+    mean_positions: float | None = None
+    mean_context: float | None = None
+
+    @classmethod
+    def of_lengths(
+        cls, lengths: RequestLengths, concurrency: Number, rate_per_s: Number, *, prefix_cache: bool = True
+    ) -> "ReplicaLoad":
+        """Return a load of requests whose lengths are a histogram; without ``prefix_cache`` prefixes are computed."""
+        prefix = lengths.prefix_tokens if prefix_cache else 0
+        rows = [(max(prompt - prefix, 1), prompt, written, share) for prompt, written, share in lengths.pairs]
+        computed = fsum(tokens * share for tokens, _, _, share in rows)
+        attended = fsum(tokens * (prefix + tokens / 2) * share for tokens, _, _, share in rows)
+        written = fsum(output * share for _, _, output, share in rows)
+        held = fsum(output * (prompt + output / 2) * share for _, prompt, output, share in rows)
+        return cls(
+            input_tokens=lengths.mean_input,
+            output_tokens=lengths.mean_output,
+            concurrency=concurrency,
+            rate_per_s=rate_per_s,
+            prefix_tokens=lengths.mean_input - computed,
+            mean_positions=attended / computed,
+            mean_context=held / written,
+        )
+
+    def of_replica(self, replicas: Number) -> "ReplicaLoad":
+        """Return the load of one of equal replicas that share this one."""
+        return replace(
+            self, concurrency=self.concurrency / replicas, rate_per_s=np.asarray(self.rate_per_s) / replicas
+        )
 
     @property
     def prompt_tokens(self) -> Number:
@@ -32,11 +63,15 @@ class ReplicaLoad:
     @property
     def prompt_positions(self) -> Number:
         """Mean number of positions that they attend to."""
+        if self.mean_positions is not None:
+            return self.mean_positions
         return self.prefix_tokens + self.prompt_tokens / 2
 
     @property
     def context(self) -> Number:
         """Mean number of tokens in the cache of a sequence while it decodes."""
+        if self.mean_context is not None:
+            return self.mean_context
         return self.input_tokens + self.output_tokens / 2
 
 

@@ -49,6 +49,7 @@ from meshwright.model.families.numerics_table import read_numerics
 from meshwright.model.families.qwen_vl import vision_encoder
 from meshwright.model.families.state_space_decoders import granitemoehybrid, qwen3_5_moe
 from meshwright.model.families.t5 import t5
+from meshwright.model.weight_formats import KEY, PLAIN, is_known, released_format
 
 FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "bloom": bloom,
@@ -114,7 +115,9 @@ def read_architecture(config: Mapping[str, object], name: str, source: str) -> A
     arch = replace(FAMILIES[family](fields), family=family, assumed=fields.assumed)
     arch = _with_vision(config, fields, arch)
     fields.finish()
-    arch = replace(arch, name=name, source=source)
+    if not is_known(config):
+        arch = replace(arch, assumed=(*arch.assumed, (KEY, PLAIN)))
+    arch = replace(arch, name=name, source=source, released_weights=released_format(config))
     return replace(arch, numerics=read_numerics(fields.aside(), arch))
 
 

@@ -33,8 +33,14 @@ WEIGHT_FORMATS: dict[str, NumberFormat] = {
     "int8": NumberFormat(8),
     "int4": NumberFormat(4, 20, 128),
 }
-RELEASED_FORMATS: dict[str, NumberFormat] = {"mxfp4": NumberFormat(4, 8, 32)}
-"""Formats that no plan asks for, of weights that are released in them: gpt-oss has an 8-bit scale for 32 elements."""
+RELEASED_FORMATS: dict[str, NumberFormat] = {
+    "mxfp4": NumberFormat(4, 8, 32),
+    "int4-32": NumberFormat(4, 16, 32),
+}
+"""Formats that no plan asks for, of weights that are released in them.
+
+gpt-oss has an 8-bit scale for 32 elements, Kimi-K2-Thinking a 16-bit one.
+"""
 KV_FORMATS: Mapping[str, NumberFormat] = {
     "bf16": NumberFormat(16),
     "fp8": NumberFormat(8),

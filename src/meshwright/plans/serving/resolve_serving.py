@@ -8,6 +8,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.errors import PlanError, Problem, attempted
 from meshwright.model.graph import ModelGraph
 from meshwright.model.load import load_model
+from meshwright.plans.serving.engine_names import engine_problems
 from meshwright.plans.serving.expand_pools import expand_pools
 from meshwright.plans.serving.rules.batch_limits import BATCHING_RULES
 from meshwright.plans.serving.rules.edges_of_pools import HAND_OVER_RULES
@@ -17,7 +18,6 @@ from meshwright.plans.serving.rules.request_limits import REQUEST_RULES
 from meshwright.plans.serving.rules.serving_rule_input import ServingRule, ServingRuleInput
 from meshwright.plans.serving.serving_file import ServingFile
 from meshwright.plans.serving.serving_plan import ServingPlan
-from meshwright.plans.serving.serving_stack import engine_problems
 
 SERVING_RULES: tuple[ServingRule, ...] = (
     *REPLICA_RULES,

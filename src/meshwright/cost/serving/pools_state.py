@@ -1,0 +1,162 @@
+"""The steady state of the pools of a plan: one that serves, or one that prefills and one that decodes.
+
+This is the one place where a replica's iterations, its memory and a load become seconds, tokens per second and what
+limits them; ``predict``, ``validate`` and the search all ask here, with arrays of alternatives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.serving.disaggregated import PoolPair, disaggregated_state
+from meshwright.cost.serving.iteration_limits import limiting_resource
+from meshwright.cost.serving.kv_capacity import KvCapacity, kv_capacity
+from meshwright.cost.serving.kv_transfers import hand_over_seconds
+from meshwright.cost.serving.operators import IterationLoad
+from meshwright.cost.serving.phase_times import PhaseTimes
+from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
+from meshwright.cost.serving.served_pools import PoolArrays, ServedModel
+from meshwright.cost.serving.steady_state import SteadyState, steady_state
+from meshwright.plans.serving.serving_plan import Does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """A pool in its steady state.
+
+    ``iteration_s``: mean seconds of a replica's iteration, or of a prompt where it prefills alone. ``utilisation``:
+    requests/s as a share of the most that the pool can do.
+    """
+
+    batch: NDArray[Any]
+    iteration_s: NDArray[Any]
+    utilisation: NDArray[Any]
+    capacity: KvCapacity
+    phases: PhaseTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsState:
+    """All pools of a plan: ``steady.requests_per_s`` of all replicas, ``steady.batch`` of one that decodes."""
+
+    steady: SteadyState
+    pools: Mapping[Does, PoolState]
+    devices: NDArray[Any]
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """True where every pool has room for the weights and a sequence."""
+        return np.logical_and.reduce([pool.capacity.fits for pool in self.pools.values()])
+
+    @property
+    def decoding(self) -> PoolState:
+        """The pool that writes the output."""
+        return self.pools["decode" if "decode" in self.pools else "serve"]
+
+
+def serving_state(served: ServedModel, pool: PoolArrays, load: ReplicaLoad) -> PoolsState:
+    """Return the steady state of a pool that serves; ``load`` is that of all replicas."""
+    of_one = load.of_replica(pool.replicas)
+    phases, capacity = _phases(served, pool, of_one, mixed=served.engine.mixed_batches)
+    steady = steady_state(phases, served.waiting)
+    requests = steady.requests_per_s * pool.replicas
+    state = _decoding_state(phases, capacity, steady, mixed=True)
+    return PoolsState(
+        steady=replace(steady, requests_per_s=requests),
+        pools={"serve": state},
+        devices=np.asarray(pool.devices),
+    )
+
+
+def disaggregated_pools_state(
+    served: ServedModel, prefill: PoolArrays, decode: PoolArrays, load: ReplicaLoad
+) -> PoolsState:
+    """Return the steady state of a pool that prefills and one that decodes."""
+    fill, fill_capacity = _phases(served, prefill, load, mixed=False)
+    write, write_capacity = _phases(served, decode, load, mixed=False)
+    moved = hand_over_seconds(
+        served.model, served.times, load.input_tokens, decode.formats, prefill.degrees, decode.degrees
+    )
+    steady = disaggregated_state(
+        PoolPair(
+            prefill=fill,
+            prefill_replicas=prefill.replicas,
+            decode=write,
+            decode_replicas=decode.replicas,
+            hand_over_s=moved,
+            waiting=served.waiting,
+        )
+    )
+    per_prompt = np.asarray(fill.full_s)
+    filling = PoolState(
+        batch=steady.requests_per_s * per_prompt / prefill.replicas,
+        iteration_s=per_prompt,
+        utilisation=np.clip(steady.requests_per_s * per_prompt / prefill.replicas, 0.0, 1.0),
+        capacity=fill_capacity,
+        phases=fill,
+    )
+    return PoolsState(
+        steady=steady,
+        pools={"prefill": filling, "decode": _decoding_state(write, write_capacity, steady, mixed=False)},
+        devices=np.asarray(prefill.devices + decode.devices),
+    )
+
+
+def decode_limit(served: ServedModel, pool: PoolArrays, state: PoolState) -> NDArray[Any]:
+    """Return the resource that limits the iterations of a pool: ``compute`` or ``memory_bandwidth``."""
+    load, degrees, phases = state.phases.load, pool.degrees, state.phases
+    under_way = state.batch / np.maximum(np.asarray(phases.steps), 1.0)
+    chunks = np.minimum(under_way * phases.chunks / (degrees.attention_dp * degrees.pp), 1.0)
+    alone = np.asarray(phases.steps) == 0
+    tokens = load.prompt_tokens / phases.chunks * np.where(alone, 1.0, chunks)
+    return limiting_resource(
+        pool.cost(served),
+        IterationLoad(
+            prompt_tokens=tokens,
+            prompt_positions=load.prompt_positions,
+            prompts=tokens / load.prompt_tokens,
+            prompt_ranks=degrees.attention_dp,
+            sequences=state.batch / (degrees.attention_dp * degrees.pp),
+            context=load.context,
+        ),
+    )
+
+
+def _phases(
+    served: ServedModel, pool: PoolArrays, load: ReplicaLoad, *, mixed: bool
+) -> tuple[PhaseTimes, KvCapacity]:
+    capacity = kv_capacity(served, pool, load)
+    limits = ReplicaLimits(
+        chunk_tokens=pool.chunk_tokens,
+        max_sequences=pool.max_sequences,
+        room_sequences=capacity.sequences,
+        mixed=mixed,
+        align_iterations=float(served.engine.align_iterations) if mixed else 0.0,
+    )
+    return PhaseTimes(pool.cost(served), load, limits), capacity
+
+
+def _decoding_state(
+    phases: PhaseTimes, capacity: KvCapacity, steady: SteadyState, *, mixed: bool
+) -> PoolState:
+    """Return the state of a pool whose replicas decode ``steady.batch`` sequences each."""
+    alone = np.asarray(phases.steps) == 0
+    largest = np.asarray(phases.limits.sequences)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at, full = phases.at(steady.batch), phases.at(largest)
+        iteration, slowest = (at.tpot_s, full.tpot_s) if mixed else (at.decode_s, full.decode_s)
+        of_batch = np.where(largest > 0, steady.batch / iteration / (largest / slowest), np.nan)
+    seconds = np.where(alone, phases.full_s, iteration)
+    busy = np.where(
+        alone, np.nan_to_num(steady.requests_per_s * np.asarray(phases.full_s), nan=1.0), of_batch
+    )
+    return PoolState(
+        batch=np.asarray(steady.batch),
+        iteration_s=np.asarray(seconds),
+        utilisation=np.clip(busy, 0.0, 1.0),
+        capacity=capacity,
+        phases=phases,
+    )

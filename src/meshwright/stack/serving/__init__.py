@@ -1,0 +1,1 @@
+"""Facts about the engines that serve a plan."""
