@@ -7,7 +7,7 @@ from math import inf, nan
 from meshwright.cost.serving.hardware_times import serving_times_for
 from meshwright.cost.serving.pools_state import PoolsState, disaggregated_pools_state, serving_state
 from meshwright.cost.serving.replica_load import ReplicaLoad
-from meshwright.cost.serving.served_pools import PoolArrays, ServedModel
+from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
 from meshwright.errors import Problem, UnsupportedError
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_plan import Pool

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from meshwright.cost.serving.hardware_times import serving_constants
 from meshwright.cost.serving.memory import iteration_activation_bytes, kv_room_bytes
 from meshwright.cost.serving.replica_load import ReplicaLoad
-from meshwright.cost.serving.served_pools import PoolArrays, ServedModel
+from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.kv_bytes import sequence_cache_bytes
 from meshwright.program.serving.weight_bytes import rank_weight_bytes

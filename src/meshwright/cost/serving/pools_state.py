@@ -18,7 +18,7 @@ from meshwright.cost.serving.kv_transfers import hand_over_seconds
 from meshwright.cost.serving.operators import IterationLoad
 from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
-from meshwright.cost.serving.served_pools import PoolArrays, ServedModel
+from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
 from meshwright.cost.serving.steady_state import SteadyState, steady_state
 from meshwright.plans.serving.serving_plan import Does
 
