@@ -23,7 +23,7 @@ from meshwright.plans.forms.short import (
     WorkloadSpec,
 )
 from meshwright.result import Report
-from meshwright.verbs.load_plan import PlanSource
+from meshwright.verbs.load_plan import PlanSource, load_serving
 from meshwright.verbs.load_plan import load as load
 from meshwright.verbs.predict.predict_plan import check_playable
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
@@ -152,8 +152,12 @@ def predict(
     ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
     ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``).
     """
+    from meshwright.verbs.predict.predict_serving import predicted_serving
     from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
+    served = load_serving(path, settings, constants)
+    if served is not None:
+        return predicted_serving(served, tokens, assume, price)
     return report_with_training_estimate(lambda: load(path, settings, constants), tokens, assume, price)
 
 

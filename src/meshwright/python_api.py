@@ -28,6 +28,7 @@ from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.explanation import render_explanation
 from meshwright.present.plan_answers.prediction import render_report
+from meshwright.present.plan_answers.serving_tables import render_serving_report
 from meshwright.present.runs.calibration import render_calibration
 from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
@@ -37,7 +38,9 @@ from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.verification import render_verified
 from meshwright.present.svg.validation_scatter import scatter
+from meshwright.result import ServingReport
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
+from meshwright.verbs.load_plan import refuse_training_options
 
 PathLike = str | Path
 Constants = PathLike | Mapping[str, float]
@@ -137,6 +140,9 @@ def predict(
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
     changed: dict[str, Any] = {"settings": settings, "constants": constants}
     report = api.predict(plan, tokens=tokens, assume=several(assume), price=price, **changed)
+    if isinstance(report, ServingReport):
+        refuse_training_options({"trace": trace, "stage_times": stage_times, "csv": csv})
+        return Answer(report.to_json(), render_serving_report, report.fits, report.remarks)
     if trace:
         write_whole(Path(trace), json.dumps(api.trace(plan, **changed), allow_nan=False))
     if stage_times:

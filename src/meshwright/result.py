@@ -5,9 +5,10 @@ other entry of ``origin`` says where the number comes from.
 """
 
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
-Unit = Literal["step", "round", "iteration", "trace"]
+Unit = Literal["step", "round", "iteration", "trace", "request"]
 Kind = Literal["predicted", "simulated", "emulated", "measured"]
 
 
@@ -49,3 +50,25 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-ready data."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingReport(Report):
+    """One request of a plan that serves, in its steady state: ``step_time_s`` is its mean latency.
+
+    ``serving`` has the means of requests and the pools. A latency that does not exist, as above capacity, is NaN here
+    and null in JSON.
+    """
+
+    serving: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON-ready data."""
+        return {name: _finite(value) for name, value in asdict(self).items()}
+
+
+def _finite(value: Any) -> Any:
+    """Return data with None for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -16,6 +16,8 @@ import numpy as np
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.closed_form.evaluate_plans import evaluate
 from meshwright.cost.constants_file import Given, with_constants
+from meshwright.cost.serving.serving_errors import serving_problems
+from meshwright.cost.serving.serving_report import serving_report
 from meshwright.cost.uncertainty.memory_error import LIKELY
 from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, UnsupportedError
@@ -42,16 +44,15 @@ from meshwright.search.nearby.smallest_fix import SmallestFix, mend
 from meshwright.stack.stack import Stack
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.import_ import ImportRequest, import_text, renamed
+from meshwright.verbs.load_plan import refuse_training_options
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest, answer
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.predict_plan import predicted, useless_recomputation
 
-NO_PREDICTION = "serving plans are checked by their laws, and not predicted yet"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of ``check``. ``report`` is None for illegal and for serving plans: ``no_figures`` is the reason."""
+    """The answer of ``check``. ``report`` is None for plans without a prediction: ``no_figures`` is the reason."""
 
     problems: tuple[Problem, ...]
     unread: tuple[UnmappedOption, ...] = ()
@@ -99,7 +100,7 @@ class Checked:
             "memory_bytes": report.memory_bytes if report else None,
             "fits": report.fits if report else None,
             "fits_probability": report.fits_probability if report else None,
-            "step_time_s": report.step_time_s if report else None,
+            "step_time_s": report.to_json()["step_time_s"] if report else None,
             "best_step_time_s": best[0] if best else None,
             "best_plan": best[1].to_data() if best else None,
             "recommended_step_time_s": self.recommended.report.step_time_s if self.recommended else None,
@@ -160,21 +161,21 @@ def _check_plan_file(text: str, where: str, request: ImportRequest, constants: G
 
 def _check_serving(plan: ServingFile, request: ImportRequest, constants: Given | None) -> Checked:
     """Check the laws of a serving plan. Raises InputError for options that only plans that train have."""
-    options = {"seq_len": request.seq_len, "global_batch": request.global_batch, "constants": constants}
-    refused = [
-        Problem(
-            name, str(value), "is an option for plans that train, and this one serves", f"leave {name} out"
-        )
-        for name, value in options.items()
-        if value is not None
-    ]
-    if refused:
-        raise UnsupportedError(refused)
+    refuse_training_options(
+        {"seq_len": request.seq_len, "global_batch": request.global_batch, "constants": constants}
+    )
     try:
-        problems = resolve_serving(plan).warnings
+        resolved = resolve_serving(plan)
     except InputError as error:
         return Checked(problems=error.problems, plan=plan)
-    return Checked(problems=problems, plan=plan, no_figures=NO_PREDICTION)
+    try:
+        report = serving_report(resolved)
+    except UnsupportedError as error:
+        reason = "; ".join(f"{problem.field}: {problem.rule}" for problem in error.problems)
+        return Checked(problems=resolved.warnings, plan=plan, no_figures=reason)
+    return Checked(
+        problems=(*resolved.warnings, *serving_problems(report, resolved)), plan=plan, report=report
+    )
 
 
 def _problems(

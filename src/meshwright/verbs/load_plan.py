@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.cost.constants_file import Given, read_constants
-from meshwright.errors import InputError, Problem, attempted
-from meshwright.plans.files.plan_file import load_plan, parse_plan
-from meshwright.plans.resolve import Resolved, resolve, with_files_read
+from meshwright.errors import InputError, Problem, UnsupportedError, attempted
+from meshwright.plans.files.plan_file import is_serving, load_plan, parse_any_plan, parse_plan
+from meshwright.plans.files.yaml_text import read_file
+from meshwright.plans.resolve import Resolved, resolve, with_files_read, with_nouns_from
 from meshwright.plans.resolve_overrides import resolve_overrides
+from meshwright.plans.serving.resolve_serving import ResolvedServing, resolve_serving
+from meshwright.plans.serving.serving_file import ServingFile
+from meshwright.plans.serving.serving_settings import with_settings
 
 PlanSource = str | Path | Mapping[str, Any]
 """A plan file, or a plan as data."""
@@ -47,6 +51,37 @@ def load(
     if problems or given is None or found is None:
         raise InputError(problems)
     return replace(found, setting=given.on(found.setting))
+
+
+def load_serving(
+    path: PlanSource, settings: Iterable[str] = (), constants: Given | None = None
+) -> ResolvedServing | None:
+    """Load a plan that serves with everything that it names; None for a plan of another kind, or one not readable.
+
+    Raises InputError with all problems of a serving plan; ``constants`` are refused by name.
+    """
+    text = json.dumps(path) if isinstance(path, Mapping) else read_file(path, "plan", "check the path")
+    if not is_serving(text):
+        return None
+    read = parse_any_plan(text, "plan" if isinstance(path, Mapping) else str(path))
+    assert isinstance(read, ServingFile)
+    if not isinstance(path, Mapping):
+        read = with_nouns_from(read, Path(path).parent)
+    refuse_training_options({"constants": constants})
+    chosen = tuple(settings)
+    return resolve_serving(with_settings(read, chosen) if chosen else read)
+
+
+def refuse_training_options(options: Mapping[str, object]) -> None:
+    """Raise UnsupportedError for options that are given and that only plans that train have."""
+    rule = "is an option for plans that train, and this one serves"
+    refused = [
+        Problem(name, str(value), rule, f"leave {name} out")
+        for name, value in options.items()
+        if value not in (None, (), [], "")
+    ]
+    if refused:
+        raise UnsupportedError(refused)
 
 
 def plan_name(plan: PlanSource, number: int = 0) -> str:

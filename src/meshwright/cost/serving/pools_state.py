@@ -21,6 +21,7 @@ from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
 from meshwright.cost.serving.steady_state import SteadyState, steady_state
 from meshwright.plans.serving.serving_plan import Does
+from meshwright.program.local_shape import Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class PoolsState:
     steady: SteadyState
     pools: Mapping[Does, PoolState]
     devices: NDArray[Any]
+    hand_over_s: Number = 0.0
 
     @property
     def fits(self) -> NDArray[np.bool_]:
@@ -102,6 +104,7 @@ def disaggregated_pools_state(
         steady=steady,
         pools={"prefill": filling, "decode": _decoding_state(write, write_capacity, steady, mixed=False)},
         devices=np.asarray(prefill.devices + decode.devices),
+        hand_over_s=moved,
     )
 
 

@@ -40,7 +40,7 @@ _LAYOUT_EXAMPLE = "layout: {pp: 1, dp_replicate: 1, dp_shard: 8, tp: 1}"
 _LEFT_OUT_WHEN_EMPTY = ("synchronise", "edges")
 SERVE = "serve"
 NOT_FOR_SERVING = "this verb takes no serving plans, only plans that train"
-READS_SERVING = "meshwright check, or meshwright describe"
+READS_SERVING = "meshwright check, describe or predict"
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -66,11 +66,16 @@ def parse_plan(text: str, where: str = "plan") -> Plan:
 
 def refuse_serving(text: str, where: str) -> None:
     """Raise UnsupportedError if ``text`` is a serving plan; any other text, readable or not, is fine."""
+    if is_serving(text, where):
+        raise UnsupportedError(_serving_refusal())
+
+
+def is_serving(text: str, where: str = "plan") -> bool:
+    """Return true for the text of a plan that serves, also of one with problems; any other text is none."""
     data: dict[str, object] = {}
     with suppress(InputError):
         data = read_keys(text, where, PLAN, [])
-    if _serves(data, {*data}):
-        raise UnsupportedError(_serving_refusal())
+    return _serves(data, {*data})
 
 
 def _serving_refusal() -> Problem:

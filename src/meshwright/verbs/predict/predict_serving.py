@@ -1,0 +1,35 @@
+"""Predict a serving plan, with the prices and power that are assumed."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from meshwright.cluster.catalog_prices import ON_DEMAND
+from meshwright.cost.serving.serving_errors import serving_problems
+from meshwright.cost.serving.serving_report import serving_report
+from meshwright.economy.tokens_and_assumptions import parse_terms
+from meshwright.errors import InputError
+from meshwright.plans.serving.resolve_serving import ResolvedServing
+from meshwright.result import ServingReport
+from meshwright.verbs.load_plan import refuse_training_options
+
+
+def predicted_serving(
+    resolved: ResolvedServing,
+    tokens: str | int | None = None,
+    assume: Iterable[str] = (),
+    price: str = ON_DEMAND,
+) -> ServingReport:
+    """Return the Report of a plan, with what is doubtful about it as remarks.
+
+    Raises UnsupportedError for ``tokens`` of a training and for what is not predicted yet, InputError for other wrong
+    terms.
+    """
+    refuse_training_options({"tokens": tokens})
+    terms = parse_terms(None, assume, price)
+    problems = [*terms.unknown_families([resolved.cluster])]
+    if problems:
+        raise InputError(problems)
+    priced = replace(resolved, cluster=terms.on(resolved.cluster))
+    report = serving_report(priced)
+    doubts = (*map(str, serving_problems(report, priced)), *terms.remarks([priced.cluster]))
+    return replace(report, remarks=(*report.remarks, *doubts))

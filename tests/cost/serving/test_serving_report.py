@@ -1,0 +1,161 @@
+"""The Report of serving plans: laws of a steady state, the public keys, and plans that have no prediction."""
+
+import json
+from math import isclose
+
+import pytest
+from serving_cases import ONE_POOL, PHASES, POOLS, serving
+
+from meshwright.cost.serving.serving_errors import serving_problems
+from meshwright.cost.serving.serving_report import serving_report
+from meshwright.errors import UnsupportedError
+from meshwright.plans.serving.resolve_serving import resolve_serving
+
+CLOSED = ("rate_per_s: 2.5", "concurrency: 32")
+OF_ISSUE = {
+    *("ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "tpot_low_s", "tpot_high_s", "request_latency_s"),
+    *("output_tokens_per_s", "output_tokens_per_s_per_device", "usd_per_million_output_tokens"),
+    *("joules_per_output_token", "batch", "kv_bytes_per_token", "kv_capacity_tokens", "limited_by", "pools"),
+}
+OF_A_POOL = {
+    *(
+        "does",
+        "replicas",
+        "devices",
+        "batch",
+        "iteration_s",
+        "utilisation",
+        "kv_capacity_tokens",
+        "memory_bytes",
+    )
+}
+WITHOUT_OVERLAP = ("overlap: two-batch", "overlap: none")
+
+
+def reported(text=ONE_POOL, *changes):
+    return serving_report(resolve_serving(serving(text, *changes)))
+
+
+def means(text=ONE_POOL, *changes):
+    return reported(text, *changes).serving
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"), [(ONE_POOL, ()), (ONE_POOL, (CLOSED,)), (POOLS, (WITHOUT_OVERLAP,))]
+)
+def test_the_public_keys(text, changes):
+    data = reported(text, *changes).to_json()
+    json.dumps(data, allow_nan=False)
+    assert data["unit"] == "request"
+    assert set(data["serving"]) >= OF_ISSUE
+    assert all(set(pool) == OF_A_POOL for pool in data["serving"]["pools"].values())
+    assert data["fits"]
+
+
+@pytest.mark.parametrize(("text", "changes"), [(ONE_POOL, (CLOSED,)), (POOLS, (WITHOUT_OVERLAP,))])
+def test_the_requests_of_a_closed_loop_are_rate_times_latency(text, changes):
+    found, clients = means(text, *changes), 32 if text is ONE_POOL else 512
+    assert found["requests_per_s"] * found["request_latency_s"] == pytest.approx(clients, rel=1e-3)
+
+
+def test_the_latency_is_that_of_the_first_token_and_the_further_ones():
+    found = means()
+    assert found["request_latency_s"] == pytest.approx(found["ttft_s"] + 199 * found["tpot_s"], rel=1e-12)
+
+
+def test_arrivals_are_served_as_they_come():
+    found = means()
+    assert found["requests_per_s"] == pytest.approx(2.5)
+    assert found["output_tokens_per_s"] == pytest.approx(500)
+    assert found["output_tokens_per_s_per_device"] == pytest.approx(500 / 8)
+    assert found["idle_devices"] == 8
+
+
+@pytest.mark.parametrize("key", ["ttft_s", "tpot_s", "batch", "output_tokens_per_s_per_device"])
+def test_twice_the_replicas_with_twice_the_load_are_alike(key):
+    one, two = (
+        means(ONE_POOL, ("rate_per_s: 2.5", f"concurrency: {32 * n}"), ("replicas: 2", f"replicas: {n}"))
+        for n in (1, 2)
+    )
+    assert one[key] == pytest.approx(two[key], rel=1e-6)
+
+
+def test_above_capacity_there_is_no_time_to_the_first_token():
+    data = reported(ONE_POOL, ("rate_per_s: 2.5", "rate_per_s: 5000.0")).to_json()
+    assert data["serving"]["limited_by"] == "capacity"
+    assert data["serving"]["ttft_s"] is None
+    assert data["step_time_s"] is None
+    assert 0 < data["serving"]["requests_per_s"] < 5000
+
+
+def test_requests_of_one_token_have_no_time_per_further_token():
+    found = reported(ONE_POOL, ("output_tokens: 200", "output_tokens: 1")).to_json()["serving"]
+    assert found["tpot_s"] is None
+    assert found["request_latency_s"] == found["ttft_s"]
+
+
+def test_a_cached_prefix_brings_the_first_token_earlier():
+    times = [
+        means(ONE_POOL, ("prefix_tokens: 100", f"prefix_tokens: {tokens}"))["ttft_s"]
+        for tokens in (0, 500, 900)
+    ]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_histogram_of_one_length_is_that_length():
+    fixed = means(ONE_POOL, ("prefix_tokens: 100", "prefix_tokens: 0"))
+    lengths = "lengths: [{input_tokens: 1000, output_tokens: 200, share: 1.0}]"
+    found = means(
+        ONE_POOL,
+        ("input_tokens: 1000, output_tokens: 200", lengths),
+        ("prefix_tokens: 100", "prefix_tokens: 0"),
+    )
+    assert all(
+        isclose(found[key], fixed[key], rel_tol=1e-9) for key in ("ttft_s", "tpot_s", "output_tokens_per_s")
+    )
+
+
+def test_more_sequences_than_a_replica_may_have_wait():
+    found = means(ONE_POOL, CLOSED, ("layout: {tp: 4}", "layout: {tp: 4}, batching: {max_sequences: 4}"))
+    assert found["limited_by"] == "max_sequences"
+    assert found["batch"] == pytest.approx(4)
+
+
+def test_a_plan_whose_weights_do_not_fit_says_so():
+    resolved = resolve_serving(serving(ONE_POOL, ("tp: 4", "tp: 1")))
+    report = serving_report(resolved)
+    assert not report.fits
+    assert report.serving["output_tokens_per_s"] == 0
+    assert report.to_json()["serving"]["tpot_s"] is None
+    (problem,) = serving_problems(report, resolved)
+    assert problem.field == "memory_bytes.total"
+    assert problem.severity == "error"
+
+
+def test_limits_that_are_missed_are_doubts():
+    limits = "prefix_tokens: 100, objectives: {ttft_ms: 1, tpot_ms: 0.5}"
+    resolved = resolve_serving(serving(ONE_POOL, ("prefix_tokens: 100", limits)))
+    found = [*serving_problems(serving_report(resolved), resolved)]
+    assert [one.field for one in found] == ["workload.objectives.ttft_ms", "workload.objectives.tpot_ms"]
+    assert {one.severity for one in found} == {"warning"}
+
+
+def test_what_is_not_predicted_yet_is_refused_by_name_all_at_once():
+    with pytest.raises(UnsupportedError) as error:
+        reported(POOLS, ("allreduce: auto", "allreduce: ring"))
+    assert [one.field for one in error.value.problems] == ["pools.write.overlap", "pools.write.allreduce"]
+    with pytest.raises(UnsupportedError, match="layouts"):
+        reported(PHASES)
+
+
+def test_memory_is_the_sum_of_its_parts_and_within_the_device():
+    memory = reported(POOLS, WITHOUT_OVERLAP).memory_bytes
+    for ledger in memory["pools"].values():
+        parts = sum(value for name, value in ledger.items() if name != "total")
+        assert ledger["total"] == parts <= memory["capacity"]
+    assert memory["total"] == max(ledger["total"] for ledger in memory["pools"].values())
+
+
+def test_the_time_of_a_request_is_the_sum_of_its_parts():
+    report = reported(POOLS, WITHOUT_OVERLAP)
+    assert sum(report.breakdown_s.values()) == pytest.approx(report.step_time_s, rel=1e-9)
