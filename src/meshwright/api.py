@@ -23,7 +23,7 @@ from meshwright.plans.forms.short import (
     WorkloadSpec,
 )
 from meshwright.result import Report
-from meshwright.verbs.load_plan import PlanSource, load_serving
+from meshwright.verbs.load_plan import PlanSource
 from meshwright.verbs.load_plan import load as load
 from meshwright.verbs.predict.predict_plan import check_playable
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from meshwright.explanation.choice_comparison import ChoiceComparison
     from meshwright.explanation.explanation_result import Explanation
     from meshwright.explanation.plan_comparison import PlanComparison
+    from meshwright.explanation.serving.serving_explanation import ServingExplanation
     from meshwright.validation.validate_runs import Validation
     from meshwright.verbs.calibrate import Calibrated
     from meshwright.verbs.check import Checked
@@ -152,13 +153,9 @@ def predict(
     ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
     ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``).
     """
-    from meshwright.verbs.predict.predict_serving import predicted_serving
-    from meshwright.verbs.predict.training_estimate import report_with_training_estimate
+    from meshwright.verbs.predict.predict_serving import predicted_any
 
-    served = load_serving(path, settings, constants)
-    if served is not None:
-        return predicted_serving(served, tokens, assume, price)
-    return report_with_training_estimate(lambda: load(path, settings, constants), tokens, assume, price)
+    return predicted_any(path, settings, constants, (tokens, assume, price))
 
 
 def trace(
@@ -216,6 +213,7 @@ def compare(
     """Compare two plans line by line, in content and prediction, or a plan with a trace; options as of ``predict``."""
     from meshwright.explanation.range_comparison import compare_ranges
     from meshwright.present.plan_answers.comparison import compare_reports
+    from meshwright.verbs.predict.serving_comparison import compare_serving_plans
     from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
 
     if is_trace(a):
@@ -226,6 +224,9 @@ def compare(
             rule = "is of a whole training, and a trace is of single steps"
             raise InputError(Problem("tokens", tokens, rule, "leave it out, or compare two plan files"))
         return compare_with_trace(load(a, constants=constants), b)
+    served = compare_serving_plans((a, b), (tokens, assume, price), constants)
+    if served is not None:
+        return served
     plans = [load(path, constants=constants) for path in (a, b)]
     reports = (predict(p, tokens=tokens, assume=assume, price=price, constants=constants) for p in (a, b))
     first, second = zip(plans, reports, strict=True)
@@ -239,7 +240,7 @@ def explain(
     each: str | None = None,
     constants: "Given | None" = None,
     progress: "Progress | None" = None,
-) -> "Explanation | PlanComparison | ChoiceComparison":
+) -> "Explanation | PlanComparison | ChoiceComparison | ServingExplanation":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
 
     ``against`` is a plan file, or "recommended" for the plan that ``plan`` recommends for the same question; ``each``

@@ -26,9 +26,8 @@ from meshwright.present.exported_files import render_export
 from meshwright.present.imported_plan import render_import
 from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
-from meshwright.present.plan_answers.explanation import render_explanation
 from meshwright.present.plan_answers.prediction import render_report
-from meshwright.present.plan_answers.serving_tables import render_serving_report
+from meshwright.present.plan_answers.serving_tables import render_any_explanation, render_serving_report
 from meshwright.present.runs.calibration import render_calibration
 from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
@@ -184,7 +183,7 @@ def explain(
     data = found.to_json()
     return Answer(
         data,
-        lambda data: render_explanation(data, str(plan), _text(against)),
+        lambda data: render_any_explanation(data, str(plan), _text(against)),
         found.fits,
         data["predict"]["remarks"],
     )

@@ -192,7 +192,6 @@ VERBS = {
     "report": (),
     "schedule": (),
     "probe": (),
-    "explain": (),
     "export": ("--to", "megatron"),
 }
 
@@ -204,8 +203,37 @@ def test_other_verbs_refuse_to_serve_by_name(pools, verb):
     assert "Suggestion: meshwright check" in message
 
 
-def test_a_comparison_refuses_to_serve_by_name(pools):
-    assert "workload.task = 'serve'" in refused("compare", pools, pools)
+def test_an_explanation_has_the_prediction_and_plans_one_step_away(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(ONE_POOL, encoding="utf-8")
+    data = run("explain", path, "--json").data
+    assert data["predict"]["serving"] == run("predict", path, "--json").data["serving"]
+    assert data["choices"]
+    assert "Plans one step away" in run("explain", path).out
+    assert "is an option for plans that train" in refused("explain", path, "--each", "tp")
+    assert "is an option for plans that train" in refused("explain", path, "--against", path)
+
+
+def test_a_comparison_has_the_keys_that_differ_and_both_predictions(tmp_path):
+    paths = [tmp_path / name for name in ("a.yaml", "b.yaml")]
+    for path, text in zip(paths, (ONE_POOL, ONE_POOL.replace("tp: 4", "tp: 8")), strict=True):
+        path.write_text(text, encoding="utf-8")
+    rows = {row["quantity"]: row for row in run("compare", *paths, "--json").data["rows"]}
+    assert (rows["pools.all.layout.tp"]["a"], rows["pools.all.layout.tp"]["b"]) == (4, 8)
+    both = [run("predict", path, "--json").data["serving"]["ttft_s"] for path in paths]
+    assert [rows["serving.ttft_s"]["a"], rows["serving.ttft_s"]["b"]] == both
+    assert "serving.ttft_s" in run("compare", *paths).out
+
+
+def test_a_comparison_is_of_plans_of_one_kind(tmp_path):
+    serves, trains = tmp_path / "serves.yaml", tmp_path / "trains.yaml"
+    serves.write_text(ONE_POOL, encoding="utf-8")
+    trains.write_text(
+        "plan: 1\nmodel: llama-3.1-8b\ncluster: h100-sxm-80gb x 8\nworkload: {seq_len: 4096, global_batch: 64}\n"
+        "layout: {tp: 8}\n",
+        encoding="utf-8",
+    )
+    assert "is no serving plan, and the other one is" in refused("compare", serves, trains)
 
 
 def test_check_options_of_plans_that_train_are_refused(pools):

@@ -43,9 +43,9 @@ def explain(
         if as_json:
             print_json(data)
         else:
-            from meshwright.present.plan_answers.explanation import render_explanation
+            from meshwright.present.plan_answers.serving_tables import render_any_explanation
 
             print_remarks(data["predict"]["remarks"])
-            render_explanation(data, plan, against)
+            render_any_explanation(data, plan, against)
         if not found.fits:
             raise typer.Exit(1)

@@ -117,7 +117,7 @@ class BestPlanUnderRate:
     priced: the likeliest first, no more of them than it takes to beat it.
     """
 
-    def __init__(self, contest: BestPlanTest, resource: Resource) -> None:
+    def __init__(self, contest: BestPlanTest, resource: Resource[Setting]) -> None:
         self.contest, self.resource = contest, resource
         self.known: dict[float, Floats] = {1.0: contest.now_s}
 

@@ -8,7 +8,7 @@ that factor.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from meshwright.cluster.cluster import Cluster, Device, Node, Tier
 from meshwright.cost.constants import kernels
@@ -18,15 +18,18 @@ from meshwright.units import GIB, GIGA, TERA, BytesPerSecondPerDevice, BytesPerS
 MEMORY = "device_memory"
 
 
+T = TypeVar("T", Setting, Cluster)
+
+
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """``value`` in ``unit``; ``scaled`` is a setting with ``factor`` times as much of it, up to ``most`` times."""
+class Resource(Generic[T]):
+    """``value`` in ``unit``; ``scaled`` is a setting or cluster with ``factor`` times as much, up to ``most`` times."""
 
     name: str
     words: str
     value: float
     unit: str
-    scaled: Callable[[float], Setting]
+    scaled: Callable[[float], T]
     most: float = inf
 
     def at(self, factor: float) -> str:
@@ -35,31 +38,40 @@ class Resource:
         return f"{value:,.0f} {self.unit}" if value == round(value) else f"{value:,.5g} {self.unit}"
 
 
-def rates(setting: Setting) -> Iterator[Resource]:
+def rates(setting: Setting) -> Iterator[Resource[Setting]]:
     """Resources that make a step longer or shorter and leave alone what is legal and what fits."""
-    pool, precision = setting.cluster.pool, setting.workload.peak_precision
-    device, node = pool.device, pool.node
+    for one in cluster_rates(setting.cluster, setting.workload.peak_precision):
+        yield Resource(one.name, one.words, one.value, one.unit, _in_setting(setting, one), one.most)
+
+
+def _in_setting(setting: Setting, one: Resource[Cluster]) -> Callable[[float], Setting]:
+    return lambda factor: _with_cluster(setting, one.scaled(factor))
+
+
+def cluster_rates(cluster: Cluster, precision: str) -> Iterator[Resource[Cluster]]:
+    """Rates of a cluster's devices and links; arithmetic is that of a precision."""
+    device, node = cluster.pool.device, cluster.pool.node
     yield Resource(
         "peak_flops",
         f"{precision} arithmetic",
         device.peak_flops[precision] / TERA,
         "TFLOP/s per device",
-        lambda factor: _with_device(setting, _faster(device, factor)),
+        lambda factor: _with_device(cluster, _faster(device, factor)),
     )
     yield Resource(
         "memory_bandwidth",
         "memory bandwidth",
         device.memory_bytes_per_s / GIGA,
         "GB/s per device",
-        lambda f: _with_device(setting, replace(device, memory_bytes_per_s=f * device.memory_bytes_per_s)),
+        lambda f: _with_device(cluster, replace(device, memory_bytes_per_s=f * device.memory_bytes_per_s)),
     )
-    if setting.cluster.devices > 1:
-        yield from _links(setting, node)
+    if cluster.devices > 1:
+        yield from _links(cluster, node)
 
 
-def _links(setting: Setting, node: Node) -> Iterator[Resource]:
-    """Yield the resources of the cluster's network: scale-up links, network cards, tiers."""
-    pool, own = setting.cluster.pool, node.scaleup_bytes_per_s
+def _links(cluster: Cluster, node: Node) -> Iterator[Resource[Cluster]]:
+    """Yield the resources of a network: scale-up links, network cards, tiers."""
+    pool, own = cluster.pool, node.scaleup_bytes_per_s
     if node.scaleup_domain > 1:
         yield Resource(
             "scaleup_bandwidth",
@@ -67,7 +79,7 @@ def _links(setting: Setting, node: Node) -> Iterator[Resource]:
             own / GIGA,
             "GB/s per device",
             lambda f: _with_node(
-                setting, replace(node, scaleup_bytes_per_s=BytesPerSecondPerDevice(f * own))
+                cluster, replace(node, scaleup_bytes_per_s=BytesPerSecondPerDevice(f * own))
             ),
             max(1.0, kernels(pool.device.id).measured_scaleup_bytes_per_s / own),
         )
@@ -78,20 +90,19 @@ def _links(setting: Setting, node: Node) -> Iterator[Resource]:
             "network cards",
             node.nic_bytes_per_s_per_device / GIGA,
             "GB/s per device",
-            lambda f: _with_node(setting, replace(node, nic_bytes_per_s=BytesPerSecondPerNode(f * cards))),
+            lambda f: _with_node(cluster, replace(node, nic_bytes_per_s=BytesPerSecondPerNode(f * cards))),
         )
-        yield from (_uplinks(setting, tier) for tier in setting.cluster.tiers if tier.oversubscription > 1)
+        yield from (_uplinks(cluster, tier) for tier in cluster.tiers if tier.oversubscription > 1)
 
 
-def _uplinks(setting: Setting, tier: Tier) -> Resource:
+def _uplinks(cluster: Cluster, tier: Tier) -> Resource[Cluster]:
     """Return a tier's uplinks as a resource; more of them reduce its oversubscription down to none."""
 
-    def scaled(factor: float) -> Setting:
+    def scaled(factor: float) -> Cluster:
         less = replace(tier, oversubscription=tier.oversubscription / factor)
-        tiers = tuple(less if other == tier else other for other in setting.cluster.tiers)
-        return _with_cluster(setting, replace(setting.cluster, tiers=tiers))
+        return replace(cluster, tiers=tuple(less if other == tier else other for other in cluster.tiers))
 
-    share = setting.cluster.pool.node.nic_bytes_per_s_per_device / tier.oversubscription / GIGA
+    share = cluster.pool.node.nic_bytes_per_s_per_device / tier.oversubscription / GIGA
     return Resource(
         f"uplinks_{tier.name}",
         f"uplinks of {tier.name}",
@@ -102,17 +113,18 @@ def _uplinks(setting: Setting, tier: Tier) -> Resource:
     )
 
 
-def device_memory(setting: Setting) -> Resource:
+def device_memory(setting: Setting) -> Resource[Setting]:
     """Memory of a device: no step gets longer or shorter by it, but another plan may fit."""
     device = setting.cluster.pool.device
 
     def scaled(factor: float) -> Setting:
-        return _with_device(setting, replace(device, memory_bytes=round(factor * device.memory_bytes)))
+        more = replace(device, memory_bytes=round(factor * device.memory_bytes))
+        return _with_cluster(setting, _with_device(setting.cluster, more))
 
     return Resource(MEMORY, "device memory", device.memory_bytes / GIB, "GiB", scaled)
 
 
-def work(setting: Setting) -> Iterator[Resource]:
+def work(setting: Setting) -> Iterator[Resource[Setting]]:
     """Batch and sequence length; only factors that give whole numbers can be taken."""
     workload = setting.workload
     for name, words, unit in (
@@ -135,14 +147,12 @@ def _faster(device: Device, factor: float) -> Device:
     return replace(device, peak_flops={name: factor * peak for name, peak in device.peak_flops.items()})
 
 
-def _with_device(setting: Setting, device: Device) -> Setting:
-    pool = replace(setting.cluster.pool, device=device)
-    return _with_cluster(setting, replace(setting.cluster, pools=(pool,)))
+def _with_device(cluster: Cluster, device: Device) -> Cluster:
+    return replace(cluster, pools=(replace(cluster.pool, device=device),))
 
 
-def _with_node(setting: Setting, node: Node) -> Setting:
-    pool = replace(setting.cluster.pool, node=node)
-    return _with_cluster(setting, replace(setting.cluster, pools=(pool,)))
+def _with_node(cluster: Cluster, node: Node) -> Cluster:
+    return replace(cluster, pools=(replace(cluster.pool, node=node),))
 
 
 def _with_cluster(setting: Setting, cluster: Cluster) -> Setting:

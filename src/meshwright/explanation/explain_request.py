@@ -11,7 +11,8 @@ from meshwright.explanation.explain_plan import explained
 from meshwright.explanation.explanation_result import Explanation
 from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
 from meshwright.explanation.plan_recommendation import is_recommended, recommended
-from meshwright.verbs.load_plan import PlanSource, load, plan_name
+from meshwright.explanation.serving.serving_explanation import ServingExplanation, explain_serving
+from meshwright.verbs.load_plan import PlanSource, load, load_serving, plan_name, refuse_training_options
 
 
 def answer_explain(
@@ -20,11 +21,15 @@ def answer_explain(
     each: str | None,
     constants: Given | None,
     progress: Callable[[str, float], None] | None,
-) -> Explanation | PlanComparison | ChoiceComparison:
+) -> Explanation | PlanComparison | ChoiceComparison | ServingExplanation:
     """Return the answer. Raises InputError for what can not be loaded, compared or predicted in seconds."""
     if against is not None and each is not None:
         rule = "compares the plan with other values of a choice, and --against with another plan"
         raise InputError(Problem("each", each, rule, "leave one of them out"))
+    served = load_serving(plan, constants=constants)
+    if served is not None:
+        refuse_training_options({"against": against, "each": each})
+        return explain_serving(served.file, served.resolved)
     own = load(plan, constants=constants)
     if each is not None:
         return compare_values(own, each)

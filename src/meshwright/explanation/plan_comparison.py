@@ -20,6 +20,7 @@ from meshwright.explanation.sensitivity import seconds_at
 from meshwright.explanation.threshold_search import first_change
 from meshwright.explanation.tipping_points import TippingPoint, ladders, smallest
 from meshwright.plans.resolve import Resolved
+from meshwright.plans.setting import Setting
 from meshwright.units import format_bytes, format_seconds
 
 OF_A_STEP = (
@@ -145,15 +146,19 @@ def _turns(own: ExplainedPlan, other: ExplainedPlan) -> Iterator[TippingPoint]:
                 yield TippingPoint(resource, bracket, after, why)
 
 
-def _same(own: ExplainedPlan, other: ExplainedPlan, resource: Resource, now: bool) -> Callable[[float], bool]:
+def _same(
+    own: ExplainedPlan, other: ExplainedPlan, resource: Resource[Setting], now: bool
+) -> Callable[[float], bool]:
     return lambda factor: _order(own, other, resource, factor) == now
 
 
-def _order(own: ExplainedPlan, other: ExplainedPlan, resource: Resource, factor: float) -> bool:
+def _order(own: ExplainedPlan, other: ExplainedPlan, resource: Resource[Setting], factor: float) -> bool:
     """Return true if the first plan is at least as quick as the second."""
     ours, theirs = _both(own, other, resource, factor)
     return ours <= theirs
 
 
-def _both(own: ExplainedPlan, other: ExplainedPlan, resource: Resource, factor: float) -> tuple[float, float]:
+def _both(
+    own: ExplainedPlan, other: ExplainedPlan, resource: Resource[Setting], factor: float
+) -> tuple[float, float]:
     return seconds_at(own, resource, factor), seconds_at(other, resource, factor)

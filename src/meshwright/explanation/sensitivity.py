@@ -26,7 +26,7 @@ FACTORS = (FAR[0], *NEAR, FAR[1])
 class Sensitivity:
     """Step times by factor; None of a factor that the model does not know."""
 
-    resource: Resource
+    resource: Resource[Setting]
     own_s: float
     step_s: dict[float, float | None]
 
@@ -69,14 +69,14 @@ class Sensitivity:
         }
 
 
-def sensitivities(subject: ExplainedPlan, resources: list[Resource]) -> Iterator[Sensitivity]:
+def sensitivities(subject: ExplainedPlan, resources: list[Resource[Setting]]) -> Iterator[Sensitivity]:
     """Yield the subject's step times under every rate."""
     for resource in resources:
         times = {f: seconds_at(subject, resource, f) if f <= resource.most else None for f in FACTORS}
         yield Sensitivity(resource, subject.forecast.step_s, times)
 
 
-def seconds_at(subject: ExplainedPlan, resource: Resource, factor: float) -> float:
+def seconds_at(subject: ExplainedPlan, resource: Resource[Setting], factor: float) -> float:
     """Return the subject's step time in seconds with ``factor`` times a rate."""
     return seconds_under(subject, resource.scaled(factor))
 

@@ -17,6 +17,7 @@ from meshwright.explanation.prediction_parts import is_tie
 from meshwright.explanation.threshold_search import Bracket, first_change, rungs
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.long import LongPlan
+from meshwright.plans.setting import Setting
 from meshwright.units import format_seconds
 
 COARSE = (2.0, 0.5)
@@ -30,7 +31,7 @@ class TippingPoint:
     ``after`` are the step times there; the subject's is infinite where it is illegal or does not fit.
     """
 
-    resource: Resource
+    resource: Resource[Setting]
     bracket: Bracket
     after: StepTimesUnderRate
     why: str
@@ -67,7 +68,11 @@ def _finite(seconds: float) -> float | None:
 
 
 def make_tipping_point(
-    subject: ExplainedPlan, resource: Resource, bracket: Bracket, after: StepTimesUnderRate, fault: str = ""
+    subject: ExplainedPlan,
+    resource: Resource[Setting],
+    bracket: Bracket,
+    after: StepTimesUnderRate,
+    fault: str = "",
 ) -> TippingPoint:
     """Return the tipping point of a bracket; ``fault`` says why the subject is illegal after it."""
     return TippingPoint(resource, bracket, after, fault + _outcome(subject, after))
@@ -88,7 +93,7 @@ def _outcome(subject: ExplainedPlan, after: StepTimesUnderRate) -> str:
     return f"{changes} becomes the best, {quickest} per step against {own}{tie}"
 
 
-def ladders(resource: Resource, *, quick: bool) -> Iterator[Sequence[float]]:
+def ladders(resource: Resource[Setting], *, quick: bool) -> Iterator[Sequence[float]]:
     """Yield the ladder upwards, then downwards. ``quick``: every rung, for plans that are priced quickly."""
     for up in (True, False):
         ladder = [rung for rung in rungs(up, resource.most) if quick or rung in COARSE]
@@ -96,7 +101,7 @@ def ladders(resource: Resource, *, quick: bool) -> Iterator[Sequence[float]]:
             yield ladder
 
 
-def rate_tipping_points(contest: BestPlanTest, resource: Resource) -> Iterator[TippingPoint]:
+def rate_tipping_points(contest: BestPlanTest, resource: Resource[Setting]) -> Iterator[TippingPoint]:
     """Upwards and downwards."""
     race, quick = BestPlanUnderRate(contest, resource), contest.subject.quick
     for ladder in ladders(resource, quick=quick):

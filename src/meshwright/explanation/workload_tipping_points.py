@@ -27,7 +27,7 @@ Searched = Callable[[Setting], RankedPlans]
 class RescaledPlan:
     """The subject with ``factor`` times the batch, length or devices; ``fault`` says why there is no forecast."""
 
-    resource: Resource
+    resource: Resource[Setting]
     factor: float
     setting: Setting
     forecast: PredictionParts | None
@@ -64,13 +64,13 @@ class RescaledPlan:
         }
 
 
-def changed_workloads(subject: ExplainedPlan, resource: Resource) -> list[RescaledPlan]:
+def changed_workloads(subject: ExplainedPlan, resource: Resource[Setting]) -> list[RescaledPlan]:
     """Return the subject at every factor that gives a whole number."""
     whole = (factor for factor in FACTORS if (resource.value * factor).is_integer())
     return [_reworked(subject, resource, factor) for factor in whole]
 
 
-def _reworked(subject: ExplainedPlan, resource: Resource, factor: float) -> RescaledPlan:
+def _reworked(subject: ExplainedPlan, resource: Resource[Setting], factor: float) -> RescaledPlan:
     long, value = subject.resolved.long, int(resource.value * factor)
     try:
         setting = resource.scaled(factor)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,17 @@ def load(
     return replace(found, setting=given.on(found.setting))
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedServing:
+    """A serving plan as its file has it, and with everything that it names."""
+
+    file: ServingFile
+    resolved: ResolvedServing
+
+
 def load_serving(
     path: PlanSource, settings: Iterable[str] = (), constants: Given | None = None
-) -> ResolvedServing | None:
+) -> LoadedServing | None:
     """Load a plan that serves with everything that it names; None for a plan of another kind, or one not readable.
 
     Raises InputError with all problems of a serving plan; ``constants`` are refused by name.
@@ -69,7 +77,8 @@ def load_serving(
         read = with_nouns_from(read, Path(path).parent)
     refuse_training_options({"constants": constants})
     chosen = tuple(settings)
-    return resolve_serving(with_settings(read, chosen) if chosen else read)
+    file = with_settings(read, chosen) if chosen else read
+    return LoadedServing(file, resolve_serving(file))
 
 
 def refuse_training_options(options: Mapping[str, object]) -> None:

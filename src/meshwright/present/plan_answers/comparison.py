@@ -8,7 +8,7 @@ from rich.markup import escape
 from meshwright.plans.resolve import Resolved
 from meshwright.present.console import console, plain_table
 from meshwright.present.plan_answers.layer_ranges import render_ranges
-from meshwright.result import Report
+from meshwright.result import Report, ServingReport
 from meshwright.units import format_bytes, format_seconds
 
 TRAINING_UNITS = {
@@ -22,7 +22,24 @@ TRAINING_UNITS = {
 }
 NOTHING = 1e-9
 """Values below this have no useful ratio."""
+SERVING_UNITS = {
+    "ttft_s": "s",
+    "tpot_s": "s",
+    "request_latency_s": "s",
+    "output_tokens_per_s": "tokens/s",
+    "output_tokens_per_s_per_device": "tokens/s",
+    "usd_per_million_output_tokens": "USD",
+    "joules_per_output_token": "J",
+    "batch": "count",
+    "kv_capacity_tokens": "tokens",
+    "limited_by": "choice",
+    "idle_devices": "count",
+}
+NOT_OF_SERVING = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu", "mfu_causal", "hfu")
+"""Rows that say nothing of a serving plan, or that others say."""
 Side = tuple[Resolved, Report]
+ServingSide = tuple[Mapping[str, Any], ServingReport]
+"""A serving plan's data as its file has it, and its Report."""
 
 
 def compare_reports(a: Side, b: Side, ranges: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -37,6 +54,25 @@ def compare_reports(a: Side, b: Side, ranges: Mapping[str, Any] | None) -> dict[
     given = dict.fromkeys(side[0].setting.given.text for side in (a, b) if side[0].setting.given)
     origin = {"origin": {"constants": " | ".join(given)}} if given else {}
     return {"rows": choices + list(_numbers(a[1], b[1])), "ranges": ranges, **origin}
+
+
+def compare_serving_reports(a: ServingSide, b: ServingSide) -> dict[str, Any]:
+    """Return the rows of a comparison of serving plans: keys that differ, then predicted numbers."""
+    left, right = (dict(_flat(data, "")) for data, _ in (a, b))
+    keys = [*left, *(key for key in right if key not in left)]
+    rows = [
+        {"quantity": key, "a": left.get(key), "b": right.get(key), "unit": "choice"}
+        for key in keys
+        if left.get(key) != right.get(key)
+    ]
+    numbers = [row for row in _numbers(a[1], b[1]) if row["quantity"] not in NOT_OF_SERVING]
+    return {"rows": [*rows, *_of_serving(a[1].to_json(), b[1].to_json()), *numbers], "ranges": None}
+
+
+def _of_serving(a: dict[str, Any], b: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the means of requests."""
+    for name, unit in SERVING_UNITS.items():
+        yield {"quantity": f"serving.{name}", "a": a["serving"][name], "b": b["serving"][name], "unit": unit}
 
 
 def render_comparison(data: dict[str, Any], a: str, b: str) -> None:

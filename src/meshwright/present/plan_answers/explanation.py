@@ -18,7 +18,7 @@ SCHEDULES = 8
 def render_explanation(data: dict[str, Any], plan: str, other: str | None) -> None:
     """Print an explanation in its JSON form; ``other`` is the file of the plan that it is compared with."""
     out = console()
-    _list(out, f"{plan} against {other}" if other else plan, data["summary"])
+    print_sentences(out, f"{plan} against {other}" if other else plan, data["summary"])
     if other:
         _print_against(out, data["against"], plan, other)
         return
@@ -29,16 +29,16 @@ def render_explanation(data: dict[str, Any], plan: str, other: str | None) -> No
     _print_choices(out, data)
     rates = [one["text"] for one in data["sensitivity"]]
     work = [f"{name}: {one['text']}" for name, tries in data["workload"].items() for one in tries]
-    _list(out, "How the step answers to the cluster (predicted again with each change)", rates)
-    _list(out, "This plan with another batch or sequence length (predicted)", work)
-    _list(out, "Where the answer changes", [one["text"] for one in data["turns"]])
+    print_sentences(out, "How the step answers to the cluster (predicted again with each change)", rates)
+    print_sentences(out, "This plan with another batch or sequence length (predicted)", work)
+    print_sentences(out, "Where the answer changes", [one["text"] for one in data["turns"]])
     out.print(
         f"\n[dim]A tie: two predictions whose ratio is below {data['tie_ratio']:.3f}, inside its 80 % interval.[/dim]"
     )
     out.print(f"[dim]Times: {escape(data['origin']['step_time_s'])}.[/dim]")
 
 
-def _list(out: Console, title: str, lines: Iterable[str]) -> None:
+def print_sentences(out: Console, title: str, lines: Iterable[str]) -> None:
     """Print a heading and a line for each sentence; nothing without sentences."""
     texts = list(lines)
     if texts:
@@ -48,21 +48,23 @@ def _list(out: Console, title: str, lines: Iterable[str]) -> None:
 
 
 def _print_parts(out: Console, data: dict[str, Any]) -> None:
-    _list(out, "Where the time goes (predicted)", data["time"]["text"])
+    print_sentences(out, "Where the time goes (predicted)", data["time"]["text"])
     table = plain_table("  part", "time", "share")
     for part in data["time"]["parts"]:
         table.add_row(f"  {part['part']}", format_seconds(part["seconds"]), percent(part["share"]))
     out.print(table)
-    _list(out, "Where the memory goes (predicted)", data["memory"]["text"])
+    print_sentences(out, "Where the memory goes (predicted)", data["memory"]["text"])
 
 
 def _print_choices(out: Console, data: dict[str, Any]) -> None:
     schedule = data["schedule"]
-    _list(out, "Effect of each choice: one step away (predicted)", [one["text"] for one in data["choices"]])
+    print_sentences(
+        out, "Effect of each choice: one step away (predicted)", [one["text"] for one in data["choices"]]
+    )
     others = [one["text"] for one in schedule["others"][:SCHEDULES]]
     refused = [f"{one['schedule']}: {one['rule']}" for one in schedule["refused"]]
-    _list(out, "The schedule (predicted)", [schedule["text"], *others, *refused])
-    _list(out, "The best others of a search (predicted)", [one["text"] for one in data["rivals"]])
+    print_sentences(out, "The schedule (predicted)", [schedule["text"], *others, *refused])
+    print_sentences(out, "The best others of a search (predicted)", [one["text"] for one in data["rivals"]])
 
 
 def _print_each(out: Console, each: dict[str, Any]) -> None:
@@ -90,12 +92,14 @@ def _print_each(out: Console, each: dict[str, Any]) -> None:
     out.print()
     out.print(table)
     out.print("[dim]* as in the plan. Predicted; differences of the busiest rank's exposed time.[/dim]")
-    _list(out, "Not possible", [f"{one['value']}: {one['rule']}" for one in each["values"] if one["rule"]])
+    print_sentences(
+        out, "Not possible", [f"{one['value']}: {one['rule']}" for one in each["values"] if one["rule"]]
+    )
 
 
 def _print_against(out: Console, data: dict[str, Any], plan: str, other: str) -> None:
     changes = [f"{name}: {a} → {b}" for name, (a, b) in data["changes"].items()]
-    _list(out, f"Choices: {plan} → {other}", changes)
-    _list(out, "Time and memory by part, the largest difference first (predicted)", data["lines"])
+    print_sentences(out, f"Choices: {plan} → {other}", changes)
+    print_sentences(out, "Time and memory by part, the largest difference first (predicted)", data["lines"])
     render_ranges(out, data["ranges"], plan, other)
-    _list(out, "Where the order turns", [one["text"] for one in data["turns"]])
+    print_sentences(out, "Where the order turns", [one["text"] for one in data["turns"]])

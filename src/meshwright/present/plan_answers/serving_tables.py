@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table
+from meshwright.present.plan_answers.explanation import print_sentences, render_explanation
 from meshwright.units import format_seconds
 
 LIMITS = {
@@ -42,6 +43,20 @@ def render_serving_report(data: dict[str, Any]) -> None:
     out.print("\n[bold]Origin[/bold]")
     for name, text in data["origin"].items():
         out.print(f"  {name}: [dim]{escape(text)}[/dim]")
+
+
+def render_any_explanation(data: dict[str, Any], plan: str, other: str | None) -> None:
+    """Print an explanation of a plan of any kind in its JSON form; ``other``: the plan it is compared with."""
+    if data["predict"]["unit"] != "request":
+        render_explanation(data, plan, other)
+        return
+    out = console()
+    print_sentences(out, plan, data["summary"])
+    print_parts(out, data["predict"])
+    rates = [one["text"] for one in data["sensitivity"]]
+    print_sentences(out, "How its requests answer to the cluster (predicted again with each change)", rates)
+    choices = [one["text"] for one in data["choices"]]
+    print_sentences(out, "Plans one step away, with the same load (predicted)", choices)
 
 
 def print_latencies(out: Console, serving: dict[str, Any]) -> None:

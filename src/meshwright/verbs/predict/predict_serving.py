@@ -4,13 +4,28 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from meshwright.cluster.catalog_prices import ON_DEMAND
+from meshwright.cost.constants_file import Given
 from meshwright.cost.serving.serving_errors import serving_problems
 from meshwright.cost.serving.serving_report import serving_report
 from meshwright.economy.tokens_and_assumptions import parse_terms
 from meshwright.errors import InputError
 from meshwright.plans.serving.resolve_serving import ResolvedServing
-from meshwright.result import ServingReport
-from meshwright.verbs.load_plan import refuse_training_options
+from meshwright.result import Report, ServingReport
+from meshwright.verbs.load_plan import PlanSource, load, load_serving, refuse_training_options
+from meshwright.verbs.predict.training_estimate import report_with_training_estimate
+
+
+def predicted_any(
+    path: PlanSource,
+    settings: Iterable[str],
+    constants: Given | None,
+    terms: tuple[str | int | None, Iterable[str], str],
+) -> Report:
+    """Return the Report of a plan file of any kind; ``terms`` are tokens, assumptions and the term of prices."""
+    served = load_serving(path, settings, constants)
+    if served is not None:
+        return predicted_serving(served.resolved, *terms)
+    return report_with_training_estimate(lambda: load(path, settings, constants), *terms)
 
 
 def predicted_serving(
