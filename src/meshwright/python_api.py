@@ -205,6 +205,7 @@ def report(
     ``against``: plan files, or "recommended", to compare it with. ``no_search``: without the plans around it.
     """
     given = locals()
+
     with notebook_progress() as progress:
         return reported(given, progress)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from meshwright.errors import InputError, Problem
 from meshwright.present.data_frame import data_frame
-from meshwright.present.html.answer_html import answer_html
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,4 +73,6 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Return the answer with pictures, as notebooks show it."""
+        from meshwright.present.html.answer_html import answer_html
+
         return answer_html(self.data, self.render, self.remarks)

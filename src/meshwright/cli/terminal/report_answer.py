@@ -10,16 +10,17 @@ from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import check_writable, error_data, write_whole
 from meshwright.cli.terminal.search_answer import several
 from meshwright.errors import InfeasibleError, InputError, Problem
-from meshwright.explanation.report.report_document import report_document
-from meshwright.explanation.report.report_requests import file_report
 from meshwright.present.console import console
-from meshwright.present.page.report_page import reasons_page, report_page
 
 Progress = Callable[[str, float], None]
 
 
 def reported(given: Mapping[str, Any], progress: Progress | None = None) -> Answer:
     """Answer ``report`` with its arguments by name; the page is written where its plan does not fit, too."""
+    from meshwright.explanation.report.report_document import report_document
+    from meshwright.explanation.report.report_requests import file_report
+    from meshwright.present.page.report_page import reasons_page, report_page
+
     plan, against = Path(given["plan"]), given["against"]
     page = Path(given["output"] or plan.with_suffix(".html"))
     if page.exists() and plan.exists() and page.samefile(plan):
