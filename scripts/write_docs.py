@@ -41,7 +41,7 @@ from schedule_pictures import pictures
 from meshwright import api
 from meshwright.cluster.catalog import device, device_ids, usual_node
 from meshwright.cluster.catalog_prices import usual_price
-from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.export_targets import SERVING_TARGETS, TARGETS
 from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_names
 from meshwright.plans.context_parallel import USUAL
@@ -128,7 +128,7 @@ def targets() -> str:
     """What ``export --to`` accepts."""
     rows = (
         (f"`{name}`", _first_line(sys.modules[exporter.__module__]))  # type: ignore[attr-defined]
-        for name, exporter in TARGETS.items()
+        for name, exporter in (TARGETS | SERVING_TARGETS).items()
     )
     return table(("target", "what is written"), rows)
 

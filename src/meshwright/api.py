@@ -3,14 +3,13 @@
 Names and paths in, JSON-ready data or frozen values out. Raises InputError (all problems) or InfeasibleError (reasons).
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import InputError, Problem, nearest
+from meshwright.errors import InputError, Problem
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import (
@@ -262,26 +261,13 @@ def export(
 ) -> dict[str, Any]:
     """Files with which a framework runs a plan: ``{"files": {path: text}, "refused": […]}``.
 
-    ``launcher`` starts them on all nodes. ``check`` asks the target itself in the interpreter ``python`` (this one by
-    default) and adds what it says: "parser" hands the files to its parser, "dry" has it take a step of the plan
-    without devices and holds that against the plan.
+    Plans that serve go to engines, which no launcher starts; ``launcher`` starts the others on all nodes. ``check``
+    asks the target itself in the interpreter ``python`` (this one by default) and adds what it says: "parser" hands
+    the files to its parser, "dry" has it take a step of the plan without devices and holds that against the plan.
     """
-    from meshwright.frameworks.export_targets import TARGETS
-    from meshwright.frameworks.exporting.launcher_files import launch_files
-    from meshwright.launchers.launch_script import job_for
+    from meshwright.verbs.export_plan import exported
 
-    if to not in TARGETS:
-        raise InputError(Problem("to", to, "is no target of export", nearest(to, TARGETS)))
-    resolved = load(path, stack_binds=True)
-    setting = resolved.setting
-    written = TARGETS[to](resolved.long, setting.model, setting.cluster, setting.stack)
-    written = launch_files(written, job_for(setting.cluster, setting.model.name, resolved.long), launcher)
-    if check is None:
-        return written.to_json()
-    from meshwright.verbs.export_check import checked
-
-    verdict = checked(check, to, written.files, resolved, python or sys.executable)
-    return written.to_json() | {"check": verdict}
+    return exported(path, to, launcher, check, python)
 
 
 def import_file(path: str | Path, wanted: "ImportRequest") -> "Imported":

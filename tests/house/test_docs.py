@@ -14,7 +14,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.cost.closed_form.evaluate_plans import PARTS
 from meshwright.cost.flops_per_token import model_flops_per_token
 from meshwright.cost.memory.memory_breakdown import KEYS
-from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.export_targets import TARGET_NAMES
 from meshwright.model.load import load_model
 from meshwright.model.zoo_names import zoo_names
 from meshwright.plans.files.plan_file import dump_plan, parse_plan
@@ -84,7 +84,7 @@ def _shell(name):
 
 def test_every_name_is_in_the_catalogue():
     text = page("catalogue.md")
-    names = [*zoo_names(), *device_ids(), *SCHEDULES, *TARGETS]
+    names = [*zoo_names(), *device_ids(), *SCHEDULES, *TARGET_NAMES]
     assert not [name for name in names if f"`{name}`" not in text]
     assert not [name for name in stack_names() if f"`{load_stack(name).id}`" not in text]
 

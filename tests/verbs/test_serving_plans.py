@@ -192,7 +192,6 @@ VERBS = {
     "report": (),
     "schedule": (),
     "probe": (),
-    "export": ("--to", "megatron"),
 }
 
 

@@ -1,4 +1,7 @@
-"""Plans in the words of other people's frameworks. ``TARGETS`` lists what ``export --to`` accepts."""
+"""Plans in the words of other people's frameworks.
+
+``TARGETS`` lists what ``export --to`` accepts of plans that train, ``SERVING_TARGETS`` of plans that serve.
+"""
 
 from meshwright.frameworks.accelerate.exporting.exporter import TARGET as ACCELERATE
 from meshwright.frameworks.accelerate.exporting.exporter import export_accelerate
@@ -9,6 +12,7 @@ from meshwright.frameworks.megatron.exporting.exporter import TARGET as MEGATRON
 from meshwright.frameworks.megatron.exporting.exporter import export_megatron
 from meshwright.frameworks.megatron_bridge.exporting.exporter import TARGET as MEGATRON_BRIDGE
 from meshwright.frameworks.megatron_bridge.exporting.exporter import export_bridge
+from meshwright.frameworks.serving.serving_targets import SERVING_TARGETS
 from meshwright.frameworks.torchtitan.exporting.exporter import TARGET as TORCHTITAN
 from meshwright.frameworks.torchtitan.exporting.exporter import export_torchtitan
 
@@ -27,3 +31,5 @@ STACK_OF_TARGET = {
     "accelerate": ACCELERATE,
 }
 """The stack that runs the files of each target."""
+TARGET_NAMES = (*TARGETS, *SERVING_TARGETS)
+"""What ``export --to`` may be."""

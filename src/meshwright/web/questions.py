@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from meshwright.cluster.load import CLUSTER
 from meshwright.errors import InputError, Problem, nearest
-from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.export_targets import TARGET_NAMES
 from meshwright.launchers import LAUNCHERS
 from meshwright.model.zoo_names import zoo_name, zoo_names
 from meshwright.plans.files.meshwright_file import read_keys
@@ -321,7 +321,7 @@ READERS: dict[str, Any] = {
     "assume": _options,
     "schedule": _word,
     "optimizer": _word,
-    "to": _one_of(TARGETS),
+    "to": _one_of(TARGET_NAMES),
     "launcher": _one_of(LAUNCHERS),
 }
 """How the fields of questions that could name something outside of them are read."""

@@ -6,7 +6,7 @@ from command_runs import command, run
 
 from meshwright.cli.main import app
 from meshwright.cli.terminal.usage_errors import EXAMPLES
-from meshwright.frameworks.export_targets import TARGETS
+from meshwright.frameworks.export_targets import TARGET_NAMES
 from meshwright.frameworks.import_formats import FORMATS
 from meshwright.launchers import LAUNCHERS
 
@@ -89,7 +89,7 @@ def test_every_required_option_has_an_example():
         if known.required and known.opts[0].startswith("-")
     }
     assert required <= EXAMPLES.keys()
-    assert EXAMPLES["--to"] in TARGETS
+    assert EXAMPLES["--to"] in TARGET_NAMES
 
 
 def test_before_the_verb_there_is_no_json_option_and_that_is_said_in_json():
@@ -106,7 +106,7 @@ def test_help_names_what_the_tables_hold():
         verb: " ".join(command(verb, "--help").stdout.decode().split())
         for verb in ("export", "import", "check")
     }
-    assert ", ".join([*TARGETS][:-1]) + f" or {[*TARGETS][-1]}." in texts["export"]
+    assert ", ".join(TARGET_NAMES[:-1]) + f" or {TARGET_NAMES[-1]}." in texts["export"]
     assert ", ".join([*LAUNCHERS][:-1]) in texts["export"]
     for verb in ("import", "check"):
         assert ", ".join([*FORMATS][:-1]) + f" or {[*FORMATS][-1]}." in texts[verb]

@@ -10,9 +10,9 @@ from typer.core import TyperCommand
 
 
 def _targets() -> Iterable[str]:
-    from meshwright.frameworks.export_targets import TARGETS
+    from meshwright.frameworks.export_targets import TARGET_NAMES
 
-    return TARGETS
+    return TARGET_NAMES
 
 
 def _launchers() -> Iterable[str]:

@@ -40,7 +40,7 @@ _LAYOUT_EXAMPLE = "layout: {pp: 1, dp_replicate: 1, dp_shard: 8, tp: 1}"
 _LEFT_OUT_WHEN_EMPTY = ("synchronise", "edges")
 SERVE = "serve"
 NOT_FOR_SERVING = "this verb takes no serving plans, only plans that train"
-READS_SERVING = "meshwright check, describe, predict, explain or compare"
+READS_SERVING = "meshwright check, describe, predict, explain, compare or export"
 
 
 def load_plan(path: str | Path) -> Plan:

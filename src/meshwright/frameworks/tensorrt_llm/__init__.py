@@ -1,0 +1,1 @@
+"""Serving plans as commands and configuration files of TensorRT-LLM."""

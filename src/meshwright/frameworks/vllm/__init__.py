@@ -1,0 +1,1 @@
+"""Serving plans as commands of vLLM."""
