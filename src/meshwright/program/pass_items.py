@@ -39,6 +39,8 @@ class Collective:
     ``once``: a token goes once to each node that has some of its experts, and once to each rank there
     (``program/expert_dispatch/dispatch_forms.py``). ``routed``: the bytes are those of balanced routing; one group
     moves more and another less, all together as many, or with ``once`` as many as tokens reach ranks and nodes.
+
+    ``alternatives`` bring the same results in other ways; the quickest runs.
     """
 
     kind: CollectiveKind
@@ -50,6 +52,7 @@ class Collective:
     routed: bool = False
     part: int = 0
     version: int = 0
+    alternatives: tuple["Collective", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from replicas import replica
 
-from meshwright.cost.serving.iteration import Overheads, iteration_seconds
-from meshwright.cost.serving.operators import RULES, IterationLoad, operator_seconds
+from meshwright.cost.serving.iteration import Overheads, block_seconds, iteration_seconds
+from meshwright.cost.serving.operators import RULES, IterationLoad
 from meshwright.model.operators.operator_types import (
     Combine,
     EnterTensor,
@@ -23,12 +23,17 @@ MIXED = IterationLoad(
 FREE = Overheads()
 
 
+def operator_seconds(op, block, local):
+    """Seconds of the items of one operator alone."""
+    return float(block_seconds(replace(block, operators=(op,)), local))
+
+
 @pytest.mark.parametrize("load", [DECODE, MIXED])
 def test_an_iteration_of_a_dense_model_is_the_sum_of_its_operators(load):
     cost = replica(tp=4, overheads=FREE)
     local, model = cost.local(load), cost.model
     operators = [
-        float(repeat * operator_seconds(op, local))
+        repeat * operator_seconds(op, model.blocks[index], local)
         for index, repeat in model.chain
         for op in model.blocks[index].operators
     ]
@@ -49,13 +54,13 @@ def test_shared_experts_need_an_all_reduce_of_their_own_only_with_attention_dp()
     together = replica("deepseek-v3", formats=formats, overheads=FREE, tp=8, ep=8)
     local, model = together.local(DECODE), together.model
     joined = sum(
-        repeat * float(operator_seconds(op, local))
+        repeat * operator_seconds(op, model.blocks[index], local)
         for index, repeat in model.chain
         for op in model.blocks[index].operators
         if op.name == "leave_shared" and not model.blocks[index].predicts_further
     )
     every = sum(
-        repeat * float(operator_seconds(op, local))
+        repeat * operator_seconds(op, model.blocks[index], local)
         for index, repeat in model.chain
         for op in model.blocks[index].operators
         if not model.blocks[index].predicts_further
@@ -64,8 +69,8 @@ def test_shared_experts_need_an_all_reduce_of_their_own_only_with_attention_dp()
     assert iteration_seconds(together, DECODE) == pytest.approx(every - joined, rel=1e-12)
 
 
-def test_every_operator_of_the_models_has_a_rule_or_moves_nothing():
-    free = (EnterTensor, Residual)
+def test_every_operator_of_the_models_has_a_rule_or_no_kernel():
+    free = (EnterTensor, Residual, LeaveTensor, Combine)  # the last two have collectives alone
     for name in ("llama-3.1-8b", "deepseek-v3", "gpt-oss-120b", "granite-4.0-h-350m", "minimax-text-01"):
         for block in replica(name).model.blocks:
             for op in block.operators:
@@ -106,9 +111,11 @@ def test_faster_memory_and_narrower_weights_never_slow_an_iteration():
 def test_results_of_experts_are_summed_like_those_of_a_dense_layer_without_attention_dp():
     cost = replica("mixtral-8x7b", tp=8, etp=8)
     local = cost.local(DECODE)
-    combine = next(op for block in cost.model.blocks for op in block.operators if isinstance(op, Combine))
+    block, combine = next(
+        (block, op) for block in cost.model.blocks for op in block.operators if isinstance(op, Combine)
+    )
     leave = LeaveTensor(name="leave", width=combine.width)
-    assert operator_seconds(combine, local) == operator_seconds(leave, local) > 0
+    assert operator_seconds(combine, block, local) == operator_seconds(leave, block, local) > 0
 
 
 def test_arrays_of_layouts_give_each_what_it_has_alone():

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
-from meshwright.cost.serving.operators import IterationLoad, ServingLocal, operator_seconds
+from meshwright.cost.serving.operators import IterationLoad, ServingLocal, item_seconds
 from meshwright.model.graph import Block, ModelGraph
-from meshwright.model.operators.operator_types import Combine, LeaveTensor
 from meshwright.program.local_shape import Number
+from meshwright.program.serving.iteration_items import iteration_items
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import layers_of_fullest_stage, served_layers
 from meshwright.program.serving.storage_formats import StorageFormats
@@ -72,14 +72,7 @@ def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
 
 def block_seconds(block: Block, local: ServingLocal) -> Number:
     """Return the seconds of one block."""
-    joined = {name for op in block.operators if isinstance(op, Combine) for name in op.reads}
-    total: Number = 0.0
-    for op in block.operators:
-        seconds = operator_seconds(op, local)
-        if isinstance(op, LeaveTensor) and op.name in joined:
-            seconds = np.where(np.asarray(local.expert_groups) > 1, seconds, 0.0)
-        total = total + seconds
-    return total
+    return sum((item_seconds(item, local) for item in iteration_items(block, local)), start=0.0)
 
 
 def _message_seconds(cost: ReplicaCost, local: ServingLocal) -> Number:

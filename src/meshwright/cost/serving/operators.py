@@ -1,17 +1,12 @@
-"""Seconds of the operators of one iteration of a replica, on one rank.
+"""Seconds of the items of one iteration of a replica, on one rank: kernels of operators, and collectives.
 
-An iteration has n_d sequences that decode with a context c on each rank of attention_dp, and n_p prompt tokens, which
-attend to some positions in the mean, on some of them. The slowest has m = n_p/cp + n_d rows in every product; the
-N = n_p·ranks with prompts + n_d·attention_dp·cp rows of all meet the experts. One small function for each operator
-type, all of ``(operator, local) → seconds``; a new operator is a function and a line in ``RULES``. The model's graph
-says which operators there are (``model/operators/``).
+``program/serving/iteration_items.py`` says which items there are, for a Program and for arrays of replicas. One small
+function for each operator type that has kernels, all of ``(operator, local) → seconds``; a new operator is a function
+and a line in ``RULES``. A collective takes what its curve says (``hardware_times.py``).
 
     attention over the cache   t0 + max(n_d·c·bytes/(η·BW), FLOPs/(e·P)); latent: 2·heads·(kv_width + kv_rank) each
     attention of prompts       the flash kernel of training, 2·heads·(qk + v) a position
     experts                    rows N·k/ep of the busiest rank, over its expected distinct experts
-    tp                         an all-reduce after attention and after the feed-forward part, m·hidden in 16 bit
-    attention_dp               all-gather and reduce-scatter of all rows, or all-to-all of copies: the quicker,
-                               sent in 8 bit where weights are, and back in 16
     head                       rows of sequences whose next token is asked for, not of all prompt tokens
 
 The busiest of ep ranks has μ + √(2·μ·ln ep) rows, the usual bound of the largest of ep Poisson counts of mean μ.
@@ -26,18 +21,15 @@ import numpy as np
 
 from meshwright.cost.serving.distinct_expert_count import expected_distinct_experts
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
-from meshwright.model.architecture import Architecture
 from meshwright.model.operators.operator_types import (
     Activation,
     Attention,
-    Combine,
     Dispatch,
     Embedding,
     ExpertActivation,
     ExpertLinear,
     GatedInputNorm,
     GatedNorm,
-    LeaveTensor,
     Linear,
     LinearAttention,
     Loss,
@@ -46,10 +38,13 @@ from meshwright.model.operators.operator_types import (
     StateSpace,
 )
 from meshwright.program.local_shape import Number
+from meshwright.program.pass_items import Collective, Compute, Item
+from meshwright.program.serving.iteration_shape import IterationLoad as IterationLoad
+from meshwright.program.serving.iteration_shape import IterationShape
 from meshwright.program.serving.kv_bytes import cached_elements, cached_tokens, operator_cache_bytes
-from meshwright.program.serving.serving_degrees import ReplicaDegrees
-from meshwright.program.serving.storage_formats import WEIGHT_BITS, StorageFormats
 
+GroupSize = Callable[[tuple[str, ...]], Number]
+"""Ranks of a group by its axes."""
 FLASH = "flash3"
 LOGIT_BYTES = 4
 LOGIT_PASSES = 3
@@ -60,52 +55,11 @@ GATED_BYTES, PLAIN_BYTES = 6, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IterationLoad:
-    """The tokens of one iteration on one rank of attention_dp.
-
-    ``prompt_tokens`` attend to ``prompt_positions`` in the mean and end ``prompts`` prompts, on ``prompt_ranks`` of
-    attention_dp; ``sequences`` decode a token each with ``context`` tokens before it, on all of them.
-    """
-
-    prompt_tokens: Number = 0.0
-    prompt_positions: Number = 0.0
-    prompts: Number = 0.0
-    prompt_ranks: Number = 1.0
-    sequences: Number = 0.0
-    context: Number = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingLocal:
-    """The inputs of an operator's time other than the operator. ``expert_shares``: of choices, None: all alike."""
+class ServingLocal(IterationShape):
+    """The inputs of an item's time other than the item. ``expert_shares``: of choices, None: all alike."""
 
     times: ServingTimes
-    degrees: ReplicaDegrees
-    load: IterationLoad
-    formats: StorageFormats
-    arch: Architecture
     expert_shares: tuple[float, ...] | None = None
-
-    @property
-    def rows(self) -> Number:
-        """Rows of a rank's products."""
-        return self.load.prompt_tokens / self.degrees.cp + self.load.sequences
-
-    @property
-    def expert_groups(self) -> Number:
-        """Ranks that bring different rows to the experts."""
-        return self.degrees.attention_dp * self.degrees.cp
-
-    @property
-    def expert_tokens(self) -> Number:
-        """Rows of all ranks that meet the experts."""
-        load = self.load
-        return load.prompt_tokens * np.maximum(load.prompt_ranks, 1.0) + load.sequences * self.expert_groups
-
-    @property
-    def logit_rows(self) -> Number:
-        """Rows whose next token is asked for."""
-        return self.load.sequences + self.load.prompts
 
     def busiest_rank(self, experts_per_token: int, experts: int) -> tuple[Number, Number]:
         """Return the rows of the busiest rank of ep, and the experts there that have any."""
@@ -117,8 +71,31 @@ class ServingLocal:
         return rows * busier, np.minimum(distinct * busier, experts / ep)
 
 
-def operator_seconds(op: Operator, local: ServingLocal) -> Number:
-    """Return the seconds of one operator in one iteration; 0 for boundaries that move nothing."""
+def item_seconds(item: Item, local: ServingLocal) -> Number:
+    """Return the seconds of one item of an iteration."""
+    if isinstance(item, Compute):
+        return kernel_seconds(item.operator, local)
+    assert isinstance(item, Collective), "nothing overlaps in an iteration"
+    return collective_seconds(item, local.times, local.degrees.group_size)
+
+
+def collective_seconds(item: Collective, times: ServingTimes, members: GroupSize) -> Number:
+    """Return the seconds of a collective, or of the quickest of its alternatives between several ranks."""
+    quickest = _alone(item, times, members)
+    for other in item.alternatives:
+        quicker = np.minimum(quickest, _alone(other, times, members))
+        quickest = np.where(np.asarray(members(other.axes)) > 1, quicker, quickest)
+    return quickest
+
+
+def _alone(item: Collective, times: ServingTimes, members: GroupSize) -> Number:
+    if item.kind == "all-reduce":
+        return times.all_reduce(item.logical_bytes, members(item.axes))
+    return times.exchange(item.kind, item.logical_bytes, members(item.axes))
+
+
+def kernel_seconds(op: Operator, local: ServingLocal) -> Number:
+    """Return the seconds of one operator's kernels in one iteration; 0 for one that has none."""
     rule = RULES.get(type(op))
     return 0.0 if rule is None else rule(op, local)
 
@@ -173,9 +150,7 @@ def _of_prompts(op: Attention, local: ServingLocal) -> Number:
     widths = op.heads * (op.qk_dim + op.v_dim) + op.kv_heads * (op.qk_dim + op.v_dim)
     moved = ACTIVATION_BYTES * widths * rows / degrees.tp
     kernel = local.times.forms.flash(flops, moved, FLASH, local.times.constants["prefill_attention_ratio"])
-    keys = ACTIVATION_BYTES * cached_elements(op, degrees.tp) * load.prompt_tokens
-    gathered = local.times.exchange("all-gather", keys, degrees.cp)
-    return np.where(np.asarray(load.prompt_tokens) > 0, kernel + gathered, 0.0)
+    return np.where(np.asarray(load.prompt_tokens) > 0, kernel, 0.0)
 
 
 def _states(op: LinearAttention | StateSpace, local: ServingLocal) -> Number:
@@ -199,10 +174,6 @@ def _activation(op: Activation, local: ServingLocal) -> Number:
     return local.times.pass_(moved * op.width * local.rows / local.degrees.tp)
 
 
-def _leave_tensor(op: LeaveTensor, local: ServingLocal) -> Number:
-    return local.times.all_reduce(ACTIVATION_BYTES * op.width * local.rows, local.degrees.tp)
-
-
 def _expert_linear(op: ExpertLinear, local: ServingLocal) -> Number:
     rows, experts = local.busiest_rank(op.experts_per_token, op.experts)
     etp = local.degrees.etp
@@ -218,36 +189,15 @@ def _expert_activation(op: ExpertActivation, local: ServingLocal) -> Number:
 
 
 def _dispatch(op: Dispatch, local: ServingLocal) -> Number:
-    """Return the seconds to choose experts, and to bring rows to their ranks."""
-    chosen = local.times.pass_(LOGIT_BYTES * op.experts * local.rows)
-    sent = min(ACTIVATION_BYTES, WEIGHT_BITS[local.formats.weights] / 8)
-    return chosen + _moved_rows(op, local, "all-gather", max(sent, 1.0))
-
-
-def _combine(op: Combine, local: ServingLocal) -> Number:
-    """Return the seconds to bring results back; without attention_dp they are summed over the experts' ranks."""
-    alone = local.times.all_reduce(ACTIVATION_BYTES * op.width * local.rows, local.degrees.tp)
-    return np.where(
-        np.asarray(local.expert_groups) > 1, _moved_rows(op, local, "reduce-scatter", ACTIVATION_BYTES), alone
-    )
-
-
-def _moved_rows(op: Dispatch | Combine, local: ServingLocal, gather: str, element_bytes: float) -> Number:
-    groups, tp, ep = local.expert_groups, local.degrees.tp, np.asarray(local.degrees.ep)
-    row = element_bytes * op.width
-    gathered = local.times.exchange(gather, row * local.rows * groups, groups * tp)
-    reached = ep * (1 - (1 - 1 / ep) ** op.experts_per_token)
-    exchanged = local.times.exchange("all-to-all", row * local.rows / tp * reached, ep)
-    quicker = np.where(ep > 1, np.minimum(gathered, exchanged), gathered)
-    return np.where(np.asarray(groups) > 1, quicker, 0.0)
+    """Return the seconds to choose experts."""
+    return local.times.pass_(LOGIT_BYTES * op.experts * local.rows)
 
 
 def _loss(op: Loss, local: ServingLocal) -> Number:
-    """Return the seconds to gather the logits of a vocabulary cut over tp, and to choose tokens."""
+    """Return the seconds to choose tokens."""
     logits = op.vocab * local.logit_rows
-    gathered = local.times.exchange("all-gather", ACTIVATION_BYTES * logits, local.degrees.tp)
     chosen = local.times.pass_(LOGIT_PASSES * LOGIT_BYTES * logits) + local.times.constants["sampling_s"]
-    return gathered + np.where(np.asarray(logits) > 0, chosen, 0.0)
+    return np.where(np.asarray(logits) > 0, chosen, 0.0)
 
 
 RULES: dict[type[Operator], Callable[[Any, ServingLocal], Number]] = {
@@ -260,10 +210,8 @@ RULES: dict[type[Operator], Callable[[Any, ServingLocal], Number]] = {
     GatedNorm: _gated_norm,
     GatedInputNorm: _gated_norm,
     Activation: _activation,
-    LeaveTensor: _leave_tensor,
     ExpertLinear: _expert_linear,
     ExpertActivation: _expert_activation,
     Dispatch: _dispatch,
-    Combine: _combine,
     Loss: _loss,
 }

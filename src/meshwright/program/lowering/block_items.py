@@ -67,7 +67,7 @@ BOUNDARIES = (EnterTensor, LeaveTensor)
 
 def forward_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
     """Return the forward pass of one block."""
-    return tuple(item for op in block.operators for item in _forward(op, shape, mode, stack))
+    return tuple(item for op in block.operators for item in operator_forward_items(op, shape, mode, stack))
 
 
 def input_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
@@ -113,7 +113,7 @@ def _regathered_inputs(block: Block) -> dict[str, EnterTensor]:
 def _walked(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> Iterator[Item]:
     """Yield the forward pass of a block without the computation whose results are kept."""
     for op in block.operators:
-        items = _forward(op, shape, mode, stack)
+        items = operator_forward_items(op, shape, mode, stack)
         if block.recomputes(op.recompute):
             yield from items
         else:
@@ -183,7 +183,7 @@ def _forward_inside(
             *([] if op is run[0] else heads_exchange_before_attention(op, shape, mode, "F")),
             *attention_with_exchanges(op, shape, mode, "F"),
         ]
-    return _forward(op, shape, mode, stack)
+    return operator_forward_items(op, shape, mode, stack)
 
 
 def weight_gradient_items(block: Block, shape: LocalShape, mode: Mode, stack: Stack) -> tuple[Item, ...]:
@@ -217,7 +217,8 @@ def block_passes(stack: Stack) -> tuple[PassKind, ...]:
     return ("F",) if stack.optimizer.forward_only else tuple(BLOCK_PASSES)
 
 
-def _forward(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+def operator_forward_items(op: Operator, shape: LocalShape, mode: Mode, stack: Stack) -> list[Item]:
+    """Return the forward pass of one operator, with the exchanges around it."""
     shape = shape.of(op)
     if isinstance(op, Dispatch):
         return [Compute(op, "F"), *_dispatch_forward(op, shape, mode, stack)]

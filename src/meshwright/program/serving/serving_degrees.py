@@ -5,6 +5,8 @@ own, and share the experts.
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 
 from meshwright.program.local_shape import LocalShape, Number
 
@@ -29,3 +31,8 @@ class ReplicaDegrees:
     def shape(self) -> LocalShape:
         """Return the cuts of parameters on a rank."""
         return LocalShape(micro_batch=1, seq_len=1, cp=self.cp, tp=self.tp, ep=self.ep, etp=self.etp)
+
+    def group_size(self, axes: tuple[str, ...]) -> Number:
+        """Return the ranks of a group over axes of a Program, in which attention_dp is dp_replicate."""
+        sizes = {"tp": self.tp, "cp": self.cp, "ep": self.ep, "dp_replicate": self.attention_dp}
+        return reduce(mul, (sizes[axis] for axis in axes))
