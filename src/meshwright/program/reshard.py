@@ -116,15 +116,19 @@ def transfer_bytes(transfer: Transfer, hidden: int) -> int:
 
 def moved_bytes(found: Iterable[Transfer], hidden: int, domain: int) -> MovedBytes:
     """Return what transfers between different ranks move; ``domain`` ranks in a row share a fast domain."""
+    return busiest_bytes(((one.source, one.target, transfer_bytes(one, hidden)) for one in found), domain)
+
+
+def busiest_bytes(moves: Iterable[tuple[int, int, int]], domain: int) -> MovedBytes:
+    """Return what moves of (source, target, bytes) amount to; what a rank keeps moves nothing."""
     busy: dict[bool, Counter[tuple[str, int]]] = {True: Counter(), False: Counter()}
     total = 0
-    for transfer in found:
-        if transfer.source == transfer.target:
+    for source, target, size in moves:
+        if source == target:
             continue
-        size = transfer_bytes(transfer, hidden)
         total += size
-        inside = transfer.source // domain == transfer.target // domain
-        busy[inside]["out", transfer.source] += size
-        busy[inside]["in", transfer.target] += size
+        inside = source // domain == target // domain
+        busy[inside]["out", source] += size
+        busy[inside]["in", target] += size
     inside_bytes, across_bytes = (max(busy[near].values(), default=0) for near in (True, False))
     return MovedBytes(total, inside_bytes, across_bytes)

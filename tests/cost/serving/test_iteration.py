@@ -40,13 +40,22 @@ def test_an_iteration_of_a_dense_model_is_the_sum_of_its_operators(load):
     assert iteration_seconds(cost, load) == pytest.approx(sum(operators), rel=1e-12)
 
 
-def test_overheads_and_messages_of_a_pipeline_are_added_for_each_stage():
+def test_overheads_of_a_pipeline_are_added_for_each_stage():
     free, timed = replica(pp=4, overheads=FREE), replica(pp=4, overheads=Overheads(0.002, 1e-5))
     more = iteration_seconds(timed, DECODE) - iteration_seconds(free, DECODE)
     assert more == pytest.approx(4 * (0.002 + 32 * 1e-5))
-    one = replica(overheads=FREE)
-    messages = iteration_seconds(free, DECODE) - iteration_seconds(one, DECODE)
-    assert messages == pytest.approx(3 * float(one.times.forms.p2p(2 * 8192 * 32.0, False)), rel=1e-9)
+
+
+def test_a_pipeline_takes_the_way_of_a_micro_batch_or_a_turn_of_its_slowest_stage():
+    one, layers = replica(overheads=FREE), 80
+    local, model = one.local(DECODE), one.model
+    embed, layer, head = (float(block_seconds(block, local)) for block in model.blocks)
+    message = float(one.times.forms.p2p(2 * 8192 * 32.0, False))
+    way = embed + layers * layer + head + 3 * message
+    turn = 4 * (layers / 4 * layer + max(embed, head))
+    assert iteration_seconds(replica(pp=4, overheads=FREE), DECODE) == pytest.approx(max(way, turn), rel=1e-9)
+    uneven = iteration_seconds(replica(pp=3, overheads=FREE), DECODE)
+    assert uneven == pytest.approx(3 * max(embed + 27 * layer, 26 * layer + head), rel=1e-9)
 
 
 def test_shared_experts_need_an_all_reduce_of_their_own_only_with_attention_dp():

@@ -1,12 +1,17 @@
 """Seconds of one iteration of a replica: a chain of operators, messages of a pipeline, and the host.
 
-    t = Σ_blocks repeats · Σ_operators t_op + (pp − 1)·t_message + pp·(host + n_d·sequence)
+    way = Σ_blocks repeats · Σ_items t_item + (pp − 1)·t_message + pp·h,     h = host + n_d·sequence
+    t   = max(way, pp·(largest sum of a stage + h))
 
 ``host`` and ``sequence`` are an engine's seconds between kernels, for each stage of an iteration and for each sequence
 in it: scheduling, sampling parameters, handing tokens back (``stack/serving``). Multi-token prediction is left out.
 The result of shared experts is summed over tp with that of the routed ones, so that it needs no all-reduce of its own
-unless attention_dp keeps the rows of different ranks apart. A pipeline's iteration is one micro-batch through all
-stages, the fullest of which sets the pace: layers count ⌈L/pp⌉·pp/L times.
+unless attention_dp keeps the rows of different ranks apart.
+
+A pipeline has as many micro-batches under way as stages. A micro-batch begins its next iteration when it has passed all
+stages, and when the slowest of them, which may be that of the head, has had its turn with all the others. So it is
+where the Program is played (``simulate/serving/played_iteration.py``), with messages that hide behind other
+micro-batches; here every message of a pipeline that leaves the fast domain does so.
 """
 
 from dataclasses import dataclass
@@ -20,7 +25,7 @@ from meshwright.model.graph import Block, ModelGraph
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.iteration_items import iteration_items
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
-from meshwright.program.serving.stage_layers import layers_of_fullest_stage, served_layers
+from meshwright.program.serving.stage_layers import largest_sum, served_layers
 from meshwright.program.serving.storage_formats import StorageFormats
 
 
@@ -59,15 +64,23 @@ class ReplicaCost:
 
 def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
     """Return the seconds of one iteration."""
-    local, layers = cost.local(load), served_layers(cost.model)
+    local, layers, model = cost.local(load), served_layers(cost.model), cost.model
     pp = np.asarray(cost.degrees.pp)
-    fuller = layers_of_fullest_stage(len(layers), pp) * pp / len(layers)
+    of_blocks = {index: block_seconds(model.blocks[index], local) for index in dict.fromkeys(layers)}
+    ends = block_seconds(model.embed, local), block_seconds(model.head, local)
     body: Number = 0.0
-    for index in dict.fromkeys(layers):
-        body = body + layers.count(index) * block_seconds(cost.model.blocks[index], local)
-    ends = block_seconds(cost.model.embed, local) + block_seconds(cost.model.head, local)
-    host = cost.overheads.host_s + cost.overheads.sequence_s * local.logit_rows
-    return body * fuller + ends + (pp - 1) * _message_seconds(cost, local) + pp * host
+    for index, seconds in of_blocks.items():
+        body = body + layers.count(index) * seconds
+    host = stage_host_seconds(cost, local)
+    way = body + ends[0] + ends[1] + (pp - 1) * _message_seconds(cost, local) + pp * host
+    if np.all(pp == 1):
+        return way
+    return np.maximum(way, pp * (largest_sum(layers, pp, of_blocks, ends) + host))
+
+
+def stage_host_seconds(cost: ReplicaCost, local: ServingLocal) -> Number:
+    """Return the seconds of the host in one stage of an iteration."""
+    return cost.overheads.host_s + cost.overheads.sequence_s * local.logit_rows
 
 
 def block_seconds(block: Block, local: ServingLocal) -> Number:

@@ -19,8 +19,10 @@ from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import SCALE_BYTES
 from meshwright.workload.base_types import stored_bytes
 
-StateKind = Literal["parameter", "gradient", "optimizer"]
+StateKind = Literal["parameter", "gradient", "optimizer", "cache"]
+"""Caches are of keys, values and states of served sequences."""
 STATE_KINDS: tuple[StateKind, ...] = ("parameter", "gradient", "optimizer")
+"""The kinds of training."""
 
 DENSE_SHARD_AXES = ("cp", "dp_shard")
 DENSE_REPLICA_AXES = ("dp_replicate",)
@@ -290,9 +292,9 @@ class StateEntry:
     """A row of the state table: the states of ``repeat`` equal units of one stage on each rank of that stage.
 
     ``layout`` names the axes over which the elements are cut, in order of application. ``scales`` are the fp32 scales
-    of a unit's narrow moments, one for each parameter. ``packed_bytes`` are those of one unit where its frozen
-    parameters have a type of their own; None: ``bytes_per_element`` each. ``part`` is the index of the part of the
-    Program that has the axes.
+    of a unit's narrow moments, one for each parameter. ``packed_bytes`` are those of one unit where its frozen or
+    served parameters have a type of their own, and of caches; None: ``bytes_per_element`` each. ``part`` is the index
+    of the part of the Program that has the axes.
     """
 
     name: str

@@ -13,6 +13,7 @@ Ranks of attention_dp have different sequences. A stage of a pipeline has what i
 limits the replica. States are in fp32, filters' inputs in 16 bit (vLLM's and SGLang's defaults).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,23 @@ def sequence_cache_bytes(
         return block_cache_bytes(block, tokens, degrees, formats, block_tokens)
 
     return largest_stage(model, degrees.pp, of_block)
+
+
+def stage_sequence_bytes(
+    model: ModelGraph,
+    tokens: Number,
+    degrees: ReplicaDegrees,
+    formats: StorageFormats,
+    stages: Number,
+) -> NDArray[Any]:
+    """Return the bytes of a sequence in the layers of the fullest of ``stages``, copies on ranks of tp included."""
+
+    whole = replace(degrees, cp=1)
+
+    def of_block(block: Block) -> Number:
+        return block_cache_bytes(block, tokens, whole, formats) * degrees.tp
+
+    return largest_stage(model, stages, of_block)
 
 
 def replica_bytes_per_token(model: ModelGraph, degrees: ReplicaDegrees, formats: StorageFormats) -> Number:

@@ -4,7 +4,7 @@ Stages have consecutive layers, as evenly as can be, the earlier stages one more
 not served.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,19 @@ def largest_stage(
 ) -> NDArray[Any]:
     """Return the largest sum of ``of_block`` over the layers of a stage; ``ends``: more on the first and the last."""
     layers = served_layers(model)
-    values = {index: np.asarray(of_block(model.blocks[index]), float) for index in dict.fromkeys(layers)}
-    first, last = (np.asarray(end, float) for end in ends)
-    degrees, *arrays = np.broadcast_arrays(np.asarray(stages), first, last, *values.values())
-    values = dict(zip(values, arrays[2:], strict=True))
+    return largest_sum(layers, stages, {i: of_block(model.blocks[i]) for i in dict.fromkeys(layers)}, ends)
+
+
+def largest_sum(
+    layers: Sequence[int],
+    stages: Number,
+    of_blocks: Mapping[int, Number],
+    ends: tuple[Number, Number] = (0.0, 0.0),
+) -> NDArray[Any]:
+    """Return the largest sum over the layers of a stage of values by block; ``layers``: the block of each layer."""
+    first, last, *own = (np.asarray(value, float) for value in (*ends, *of_blocks.values()))
+    degrees, *arrays = np.broadcast_arrays(np.asarray(stages), first, last, *own)
+    values = dict(zip(of_blocks, arrays[2:], strict=True))
     found = np.zeros(degrees.shape)
     for degree in np.unique(degrees):
         stage_sums = _stage_sums(layers, int(degree), values)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.model.graph import Block, ModelGraph
+from meshwright.model.operators.operator_types import Operator
 from meshwright.program.local_shape import Number
 from meshwright.program.model_states.state_elements import embedding_names, parameter_elements
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
@@ -27,13 +28,20 @@ def block_weight_bytes(
     """Return the bytes of one block's weights on a rank, without the parameters ``left_out``."""
     total: Number = 0.0
     for op in block.operators:
-        elements: Number = 0.0
-        for parameter in op.parameters:
-            if parameter.name in left_out:
-                continue
-            elements = elements + parameter_elements(parameter, degrees.shape, expert=op.place == "expert")
+        elements = operator_elements(op, degrees, left_out)
         total = total + elements * formats.bits(op, model.architecture) / 8
     return total
+
+
+def operator_elements(
+    op: Operator, degrees: ReplicaDegrees, left_out: frozenset[str] = frozenset()
+) -> Number:
+    """Return the elements of one operator's weights on a rank, without the parameters ``left_out``."""
+    elements: Number = 0.0
+    for parameter in op.parameters:
+        if parameter.name not in left_out:
+            elements = elements + parameter_elements(parameter, degrees.shape, expert=op.place == "expert")
+    return elements
 
 
 def rank_weight_bytes(model: ModelGraph, degrees: ReplicaDegrees, formats: StorageFormats) -> NDArray[Any]:

@@ -1,0 +1,1 @@
+"""Iterations of serving replicas, played action by action."""
