@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from replicas import replica
 
-from meshwright.cost.serving.iteration import Overheads, block_seconds, iteration_seconds
+from meshwright.cost.serving.iteration import Overheads, iteration_seconds
 from meshwright.cost.serving.operators import RULES, IterationLoad
+from meshwright.cost.serving.overlap_forms import serial_seconds
 from meshwright.model.operators.operator_types import (
     Combine,
     EnterTensor,
@@ -25,7 +26,7 @@ FREE = Overheads()
 
 def operator_seconds(op, block, local):
     """Seconds of the items of one operator alone."""
-    return float(block_seconds(replace(block, operators=(op,)), local))
+    return float(serial_seconds(replace(block, operators=(op,)), local))
 
 
 @pytest.mark.parametrize("load", [DECODE, MIXED])
@@ -49,7 +50,7 @@ def test_overheads_of_a_pipeline_are_added_for_each_stage():
 def test_a_pipeline_takes_the_way_of_a_micro_batch_or_a_turn_of_its_slowest_stage():
     one, layers = replica(overheads=FREE), 80
     local, model = one.local(DECODE), one.model
-    embed, layer, head = (float(block_seconds(block, local)) for block in model.blocks)
+    embed, layer, head = (float(serial_seconds(block, local)) for block in model.blocks)
     message = float(one.times.forms.p2p(2 * 8192 * 32.0, False))
     way = embed + layers * layer + head + 3 * message
     turn = 4 * (layers / 4 * layer + max(embed, head))

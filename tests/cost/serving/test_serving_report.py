@@ -29,7 +29,6 @@ OF_A_POOL = {
         "memory_bytes",
     )
 }
-WITHOUT_OVERLAP = ("overlap: two-batch", "overlap: none")
 
 
 def reported(text=ONE_POOL, *changes):
@@ -40,9 +39,7 @@ def means(text=ONE_POOL, *changes):
     return reported(text, *changes).serving
 
 
-@pytest.mark.parametrize(
-    ("text", "changes"), [(ONE_POOL, ()), (ONE_POOL, (CLOSED,)), (POOLS, (WITHOUT_OVERLAP,))]
-)
+@pytest.mark.parametrize(("text", "changes"), [(ONE_POOL, ()), (ONE_POOL, (CLOSED,)), (POOLS, ())])
 def test_the_public_keys(text, changes):
     data = reported(text, *changes).to_json()
     json.dumps(data, allow_nan=False)
@@ -52,7 +49,7 @@ def test_the_public_keys(text, changes):
     assert data["fits"]
 
 
-@pytest.mark.parametrize(("text", "changes"), [(ONE_POOL, (CLOSED,)), (POOLS, (WITHOUT_OVERLAP,))])
+@pytest.mark.parametrize(("text", "changes"), [(ONE_POOL, (CLOSED,)), (POOLS, ())])
 def test_the_requests_of_a_closed_loop_are_rate_times_latency(text, changes):
     found, clients = means(text, *changes), 32 if text is ONE_POOL else 512
     assert found["requests_per_s"] * found["request_latency_s"] == pytest.approx(clients, rel=1e-3)
@@ -141,15 +138,23 @@ def test_limits_that_are_missed_are_doubts():
 
 
 def test_what_is_not_predicted_yet_is_refused_by_name_all_at_once():
+    two = PHASES.replace("pools:\n", "pools:\n  other: {does: serve}\n").replace("x 8", "x 16")
     with pytest.raises(UnsupportedError) as error:
-        reported(POOLS, ("allreduce: auto", "allreduce: ring"))
-    assert [one.field for one in error.value.problems] == ["pools.write.overlap", "pools.write.allreduce"]
-    with pytest.raises(UnsupportedError, match="layouts"):
-        reported(PHASES)
+        reported(two)
+    assert [one.field for one in error.value.problems] == ["pools", "pools.all.layouts"]
+
+
+@pytest.mark.parametrize("form", ["two-batch", "tile", "nano-batch"])
+def test_overlap_shortens_latencies(form):
+    plain, overlapped = (
+        means(ONE_POOL, ("layout: {tp: 4}", f"layout: {{tp: 4}}, overlap: {name}"))["ttft_s"]
+        for name in ("none", form)
+    )
+    assert overlapped < plain
 
 
 def test_memory_is_the_sum_of_its_parts_and_within_the_device():
-    memory = reported(POOLS, WITHOUT_OVERLAP).memory_bytes
+    memory = reported(POOLS).memory_bytes
     for ledger in memory["pools"].values():
         parts = sum(value for name, value in ledger.items() if name != "total")
         assert ledger["total"] == parts <= memory["capacity"]
@@ -157,5 +162,5 @@ def test_memory_is_the_sum_of_its_parts_and_within_the_device():
 
 
 def test_the_time_of_a_request_is_the_sum_of_its_parts():
-    report = reported(POOLS, WITHOUT_OVERLAP)
+    report = reported(POOLS)
     assert sum(report.breakdown_s.values()) == pytest.approx(report.step_time_s, rel=1e-9)

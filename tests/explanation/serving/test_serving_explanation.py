@@ -12,7 +12,7 @@ from meshwright.plans.serving.resolve_serving import resolve_serving
 from meshwright.plans.serving.serving_settings import with_settings
 
 CLOSED = serving(ONE_POOL, ("rate_per_s: 2.5", "concurrency: 32"))
-TWO_POOLS = serving(POOLS, ("overlap: two-batch", "overlap: none"))
+TWO_POOLS = serving(POOLS)
 
 
 @pytest.fixture(scope="module", params=[CLOSED, TWO_POOLS], ids=["one pool", "two pools"])

@@ -75,6 +75,8 @@ def pool_arrays(pool: Pool, resolved: ResolvedServing) -> PoolArrays:
         max_sequences=inf if limit is None else float(limit),
         kv_fraction=pool.batching.kv_fraction,
         block_tokens=pool.batching.block_tokens,
+        overlap=pool.overlap,
+        allreduce=pool.allreduce,
     )
 
 
@@ -115,7 +117,3 @@ def _of_pool(pool: Pool, *, has_states: bool) -> Iterator[Problem]:
         yield Problem(f"{field}.layouts", len(layouts), f"a layout for each phase {LATER}", "one layout")
     if has_states and any(layout.cp > 1 for layout in layouts):
         yield Problem(f"{field}.layout.cp", "> 1", f"cp of layers with states {LATER}", "cp: 1")
-    if pool.overlap != "none":
-        yield Problem(f"{field}.overlap", pool.overlap, LATER, "overlap: none")
-    if pool.allreduce != "auto":
-        yield Problem(f"{field}.allreduce", pool.allreduce, LATER, "allreduce: auto")

@@ -43,6 +43,7 @@ GENERATIONS = {
 }
 LEAST_OF_LINK = 0.5
 """Custom all-reduce kernels run on links of at least this part of those that they were measured on, not over PCIe."""
+MULTIMEM = ("hopper", "blackwell")
 PEAKS = {"fp16": "bf16", "fp8-block": "fp8", "int8": "fp8", "mxfp4": "fp4"}
 """Formats that multiply at the rate of another name of a device's peaks."""
 
@@ -145,14 +146,23 @@ class ServingTimes:
         within = np.asarray(ranks) <= self.forms.domain
         curve = self.all_reduce_curve
         if curve is None or not within.all():
-            local = np.minimum(ranks, self.forms.domain)
-            library = self.forms.collective("all-reduce", logical_bytes, ranks, local)
+            library = self.library_all_reduce(logical_bytes, ranks)
         if curve is None:
             return library
         volume = 2.0 * (ranks - 1) / ranks * np.asarray(logical_bytes, float)
         custom = curve.latency_s + volume / curve.bandwidth_bytes_per_s * saturation(volume, curve)
         custom = np.where(volume > 0, custom, 0.0)
         return custom if within.all() else np.where(within, custom, library)
+
+    def library_all_reduce(self, logical_bytes: Number, ranks: Number) -> Number:
+        """Return the seconds of the library's all-reduce, as for training."""
+        return self.forms.collective("all-reduce", logical_bytes, ranks, np.minimum(ranks, self.forms.domain))
+
+    @property
+    def has_multimem(self) -> bool:
+        """True where a switch adds up what devices send, so that collectives take few of their processors."""
+        generation = GENERATIONS.get(self.forms.kernels.family, "generic")
+        return self.all_reduce_curve is not None and generation in MULTIMEM
 
     def exchange(self, kind: str, logical_bytes: Number, ranks: Number) -> Number:
         """Return the seconds of an all-gather, reduce-scatter or all-to-all of ``ranks``; 0 for one.

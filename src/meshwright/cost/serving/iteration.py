@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
-from meshwright.cost.serving.operators import IterationLoad, ServingLocal, item_seconds
-from meshwright.model.graph import Block, ModelGraph
+from meshwright.cost.serving.operators import IterationLoad, ServingLocal
+from meshwright.cost.serving.overlap_forms import block_form_seconds, serial_seconds
+from meshwright.model.graph import ModelGraph
 from meshwright.program.local_shape import Number
-from meshwright.program.serving.iteration_items import iteration_items
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.stage_layers import largest_sum, served_layers
 from meshwright.program.serving.storage_formats import StorageFormats
@@ -49,6 +49,8 @@ class ReplicaCost:
     formats: StorageFormats
     overheads: Overheads = NO_OVERHEADS
     expert_shares: tuple[float, ...] | None = None
+    overlap: str = "none"
+    allreduce: str = "auto"
 
     def local(self, load: IterationLoad) -> ServingLocal:
         """Return the inputs of operators' times for an iteration."""
@@ -59,6 +61,7 @@ class ReplicaCost:
             formats=self.formats,
             arch=self.model.architecture,
             expert_shares=self.expert_shares,
+            allreduce=self.allreduce,
         )
 
 
@@ -66,8 +69,10 @@ def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
     """Return the seconds of one iteration."""
     local, layers, model = cost.local(load), served_layers(cost.model), cost.model
     pp = np.asarray(cost.degrees.pp)
-    of_blocks = {index: block_seconds(model.blocks[index], local) for index in dict.fromkeys(layers)}
-    ends = block_seconds(model.embed, local), block_seconds(model.head, local)
+    of_blocks = {
+        index: block_form_seconds(model.blocks[index], local, cost.overlap) for index in dict.fromkeys(layers)
+    }
+    ends = serial_seconds(model.embed, local), serial_seconds(model.head, local)
     body: Number = 0.0
     for index, seconds in of_blocks.items():
         body = body + layers.count(index) * seconds
@@ -81,11 +86,6 @@ def iteration_seconds(cost: ReplicaCost, load: IterationLoad) -> Number:
 def stage_host_seconds(cost: ReplicaCost, local: ServingLocal) -> Number:
     """Return the seconds of the host in one stage of an iteration."""
     return cost.overheads.host_s + cost.overheads.sequence_s * local.logit_rows
-
-
-def block_seconds(block: Block, local: ServingLocal) -> Number:
-    """Return the seconds of one block."""
-    return sum((item_seconds(item, local) for item in iteration_items(block, local)), start=0.0)
 
 
 def _message_seconds(cost: ReplicaCost, local: ServingLocal) -> Number:

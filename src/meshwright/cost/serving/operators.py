@@ -10,7 +10,7 @@ and a line in ``RULES``. A collective takes what its curve says (``hardware_time
     head                       rows of sequences whose next token is asked for, not of all prompt tokens
 
 The busiest of ep ranks has μ + √(2·μ·ln ep) rows, the usual bound of the largest of ep Poisson counts of mean μ.
-Ignored: imbalance of routers beyond chance, overlap of collectives with products.
+Ignored: imbalance of routers beyond chance. ``overlap_forms.py`` overlaps the items of a block.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.cost.serving.all_reduce_forms import ALL_REDUCE_FORMS
 from meshwright.cost.serving.distinct_expert_count import expected_distinct_experts
 from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, ServingTimes
 from meshwright.model.operators.operator_types import (
@@ -60,6 +61,7 @@ class ServingLocal(IterationShape):
 
     times: ServingTimes
     expert_shares: tuple[float, ...] | None = None
+    allreduce: str = "auto"
 
     def busiest_rank(self, experts_per_token: int, experts: int) -> tuple[Number, Number]:
         """Return the rows of the busiest rank of ep, and the experts there that have any."""
@@ -76,21 +78,23 @@ def item_seconds(item: Item, local: ServingLocal) -> Number:
     if isinstance(item, Compute):
         return kernel_seconds(item.operator, local)
     assert isinstance(item, Collective), "nothing overlaps in an iteration"
-    return collective_seconds(item, local.times, local.degrees.group_size)
+    return collective_seconds(item, local.times, local.degrees.group_size, local.allreduce)
 
 
-def collective_seconds(item: Collective, times: ServingTimes, members: GroupSize) -> Number:
+def collective_seconds(
+    item: Collective, times: ServingTimes, members: GroupSize, allreduce: str = "auto"
+) -> Number:
     """Return the seconds of a collective, or of the quickest of its alternatives between several ranks."""
-    quickest = _alone(item, times, members)
+    quickest = _alone(item, times, members, allreduce)
     for other in item.alternatives:
-        quicker = np.minimum(quickest, _alone(other, times, members))
+        quicker = np.minimum(quickest, _alone(other, times, members, allreduce))
         quickest = np.where(np.asarray(members(other.axes)) > 1, quicker, quickest)
     return quickest
 
 
-def _alone(item: Collective, times: ServingTimes, members: GroupSize) -> Number:
+def _alone(item: Collective, times: ServingTimes, members: GroupSize, allreduce: str) -> Number:
     if item.kind == "all-reduce":
-        return times.all_reduce(item.logical_bytes, members(item.axes))
+        return ALL_REDUCE_FORMS[allreduce](times, item.logical_bytes, members(item.axes))
     return times.exchange(item.kind, item.logical_bytes, members(item.axes))
 
 
@@ -123,10 +127,11 @@ def _attention(op: Attention, local: ServingLocal) -> Number:
     tp = local.degrees.tp
     width = op.heads * op.qk_dim / tp + cached_elements(op, tp)
     rotated = local.times.pass_(2 * ACTIVATION_BYTES * width * local.rows)
-    return rotated + _over_cache(op, local) + _of_prompts(op, local)
+    return rotated + cache_seconds(op, local) + _of_prompts(op, local)
 
 
-def _over_cache(op: Attention, local: ServingLocal) -> Number:
+def cache_seconds(op: Attention, local: ServingLocal) -> Number:
+    """Return the seconds of attention of the sequences that decode over their cache."""
     c, forms, load, degrees = local.times.constants, local.times.forms, local.load, local.degrees
     positions = load.sequences * cached_tokens(op, load.context) / degrees.cp
     moved = local.formats.kv_bytes * cached_elements(op, degrees.tp) * positions

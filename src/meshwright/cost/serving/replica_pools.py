@@ -40,6 +40,8 @@ class PoolArrays:
     kv_fraction: Number
     replicas: Number = 1.0
     block_tokens: int = DEFAULT_BLOCK_TOKENS
+    overlap: str = "none"
+    allreduce: str = "auto"
 
     @property
     def devices(self) -> Number:
@@ -55,4 +57,6 @@ class PoolArrays:
             degrees=self.degrees,
             formats=self.formats,
             overheads=Overheads(fitted.host_s, fitted.sequence_s),
+            overlap=self.overlap,
+            allreduce=self.allreduce,
         )
