@@ -286,6 +286,24 @@ def test_remarks_say_what_was_rounded_converted_or_left_open():
     assert "--gpu-memory-utilization" in remarks["pools.fill.batching.kv_fraction"][1]
 
 
+def test_sglang_names_what_it_does_in_another_way():
+    text = HAND_OVER.replace("concurrency: 64", "concurrency: 64, prefix_tokens: 100")
+    keys = [remark.key for remark in SERVING_TARGETS["sglang"](resolved(text)).refused]
+    assert "pools.write.batching.prefix_cache" in keys
+    assert "pools.fill.batching.prefix_cache" not in keys
+    layout = {"attention_dp": 2, "tp": 2, "ep": 4}
+    text = plan_text(EXPERTS, {"all": {"does": "serve", "layout": layout}})
+    keys = [remark.key for remark in SERVING_TARGETS["sglang"](resolved(text)).refused]
+    assert {"pools.all.layout.tp", "pools.all.batching.chunk_tokens"} <= {*keys}
+
+
+def test_tensorrt_llm_names_that_it_has_no_router_of_whole_requests():
+    text = plan_text("llama-3.1-8b", {"all": {"does": "serve", "replicas": 2}})
+    export = SERVING_TARGETS["tensorrt-llm"](resolved(text))
+    assert [remark.key for remark in export.refused if remark.key == "pools"] == ["pools"]
+    assert "tensorrt_llm/router.sh" not in export.files
+
+
 @pytest.mark.parametrize(
     ("stack", "foreign"), [("vllm", 0), ("vllm@0.24", 0), ("vllm@0.20", 1), ("sglang", 1)]
 )

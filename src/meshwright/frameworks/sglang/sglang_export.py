@@ -133,6 +133,10 @@ def _unsaid(plan: EnginePlan) -> Iterator[Refusal]:
         if settings.role == "serve":
             why = "prompts have iterations of their own, without the tokens of sequences that decode"
             yield Refusal(f"pools.{pool.name}.batching.chunk_tokens", str(pool.batching.chunk_tokens), why)
+        prefix = plan.resolved.plan.workload.lengths.prefix_tokens
+        if settings.role == "decode" and prefix and pool.batching.prefix_cache:
+            why = "servers that decode keep no shared prefix but with the experimental option for a radix cache there"
+            yield Refusal(f"pools.{pool.name}.batching.prefix_cache", "true", why)
         if layout.attention_dp > 1 and layout.tp > 1:
             why = f"layers without experts are cut over all {layout.stage_ranks} ranks, not over tp"
             yield Refusal(f"pools.{pool.name}.layout.tp", str(layout.tp), why)
