@@ -144,7 +144,7 @@ _EXPORTABLE_BATCHING = st.fixed_dictionaries(
         "kv_fraction": st.sampled_from((0.5, 0.8, 0.9)),
         "prefix_cache": st.booleans(),
     },
-    optional={"max_sequences": st.integers(16, 2000)},
+    optional={"max_sequences": st.integers(32, 2000)},
 )
 
 

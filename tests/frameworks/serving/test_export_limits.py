@@ -55,6 +55,12 @@ REFUSED = {
         "batching.chunk_tokens",
         ("vllm",),
     ),
+    "fewer sequences than batches": (
+        DENSE,
+        {"layout": {"pp": 4}, "batching": {"max_sequences": 3}},
+        "batching.max_sequences",
+        ("tensorrt-llm",),
+    ),
     "weights that do not fit": (LATENT, {"layout": {"tp": 2}}, "layout", "all"),
     "a replica across nodes": (DENSE, {"layout": {"tp": 4, "pp": 3}}, "layout", "all"),
 }

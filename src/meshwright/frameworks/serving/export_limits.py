@@ -181,6 +181,11 @@ def _of_numbers(facts: EngineFacts, resolved: ResolvedServing) -> Iterator[Probl
             continue
         chunk = pool.batching.chunk_tokens
         sequences = sequences_of_rank(facts.name, pool, resolved)
+        layout, most = layout_of(pool), pool.batching.max_sequences
+        if most is not None and sequences * layout.attention_dp > most:
+            least = layout.attention_dp * layout.pp
+            rule = f"{facts.full_name} has a batch of each rank and stage: attention_dp·pp = {least} > {most}"
+            yield Problem(f"pools.{name}.batching.max_sequences", most, rule, f"max_sequences: {least}")
         if facts.allows("sequences_in_chunk") and sequences > chunk:
             rule = f"an iteration of {facts.full_name} has a token of each of {sequences} sequences of a rank"
             yield Problem(f"pools.{name}.batching.chunk_tokens", chunk, rule, f"chunk_tokens: {sequences}")

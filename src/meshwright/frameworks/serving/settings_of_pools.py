@@ -12,7 +12,7 @@ from typing import Literal
 
 from meshwright.cost.serving.estimate_serving import plan_load, pool_arrays, served_model
 from meshwright.cost.serving.kv_capacity import kv_capacity
-from meshwright.frameworks.serving.engine_facts import CHECKPOINT, EngineFacts
+from meshwright.frameworks.serving.engine_facts import CHECKPOINT, EngineFacts, engine_facts
 from meshwright.frameworks.serving.replica_placement import ReplicaPlace, place_replicas
 from meshwright.model.architecture import Architecture
 from meshwright.plans.serving.replica_layout import ReplicaLayout
@@ -126,16 +126,20 @@ def device_memory(target: str, pool: Pool, resolved: ResolvedServing) -> DeviceM
 
 
 def sequences_of_rank(target: str, pool: Pool, resolved: ResolvedServing) -> int:
-    """Return the most running sequences of a rank of attention_dp, rounded down; at least one.
+    """Return the most running sequences of a rank of attention_dp, rounded down; at least one in each batch.
+
+    An engine that counts the batch of each stage has as many in all of them.
 
     A plan without a number means as many as the cache has room for: requests of mean lengths, and no more than an
     iteration has tokens.
     """
-    given, ranks = pool.batching.max_sequences, layout_of(pool).attention_dp
+    given, layout = pool.batching.max_sequences, layout_of(pool)
+    batches = layout.pp if engine_facts(target).allows("batch_of_each_stage") else 1
     if given is not None:
-        return max(given // ranks, 1)
+        return max(given // layout.attention_dp // batches, 1) * batches
     found = kv_capacity(served_model(_on(target, resolved)), pool_arrays(pool, resolved), plan_load(resolved))
-    return max(min(int(found.sequences) // ranks, pool.batching.chunk_tokens), 1)
+    room = min(int(found.sequences) // layout.attention_dp, pool.batching.chunk_tokens)
+    return max(room // batches, 1) * batches
 
 
 def _on(target: str, resolved: ResolvedServing) -> ResolvedServing:

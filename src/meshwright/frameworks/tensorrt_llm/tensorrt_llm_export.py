@@ -55,7 +55,7 @@ def serve_options(plan: EnginePlan, settings: PoolSettings) -> list[Option]:
     options: list[Option] = [
         ("--tp_size", str(layout.stage_ranks)),
         ("--pp_size", str(layout.pp)),
-        ("--max_batch_size", str(max(settings.sequences // layout.pp, 1))),
+        ("--max_batch_size", str(settings.sequences // layout.pp)),
         ("--max_num_tokens", str(settings.pool.batching.chunk_tokens)),
         ("--gpus_per_node", str(min(settings.node_devices, layout.devices))),
     ]
