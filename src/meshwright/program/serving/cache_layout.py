@@ -16,7 +16,7 @@ from meshwright.program.serving.storage_formats import StorageFormats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLayout:
-    """What the ranks of a stage hold of one sequence for one operator. ``unit_bytes``: of one head of one token."""
+    """The cache of one operator and one sequence on the ranks of a stage. ``unit_bytes``: of a head of a token."""
 
     heads: int
     tokens: int

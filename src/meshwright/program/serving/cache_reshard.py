@@ -93,12 +93,14 @@ def cache_moves(
     layers, given = served_layers(model), Counter[int]()
     stages = [_stage_of_layers(len(layers), int(place.degrees.pp)) for place in (sender, receiver)]
     for (index, *ends), count in Counter(zip(layers, *stages, strict=True)).items():
-        held = [
+        ends_of = sender.stage(ends[0]), receiver.stage(ends[1])
+        layouts = (
             _layouts(model.blocks[index], tokens, place.degrees, formats, block_tokens)
             for place in (sender, receiver)
+        )
+        wanted = [
+            one for before, after in zip(*layouts, strict=True) for one in _wanted(before, after, *ends_of)
         ]
-        ends_of = sender.stage(ends[0]), receiver.stage(ends[1])
-        wanted = [one for pair in zip(*held, strict=True) for one in _wanted(*pair, *ends_of)]
         together = count if all(len(one.copies) == 1 for one in wanted) else 1
         for _ in range(count // together):
             for one in wanted:

@@ -7,14 +7,14 @@ from meshwright.cost.serving.iteration import iteration_seconds
 from meshwright.program.serving.iteration_program import Iterations, Replica, iteration_program
 from meshwright.program.serving.kv_bytes import sequence_cache_bytes
 from meshwright.program.serving.weight_bytes import rank_weight_bytes
-from meshwright.simulate.serving.played_iteration import play_iterations, steady_iteration
+from meshwright.simulate.serving.iteration_player import play_iterations, steady_iteration
 
 DRAWS, AT_ONCE = 600, 60
 
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", range(0, DRAWS, AT_ONCE))
-def test_the_closed_form_is_within_3_percent_of_the_played_iteration(first):
+def test_the_closed_form_is_within_3_percent_of_the_iteration_player(first):
     for seed in range(first, first + AT_ONCE):
         one = draw(seed)
         played = steady_iteration(one.cost, one.load).step_s
