@@ -14,7 +14,7 @@ DRAWS, AT_ONCE = 600, 60
 
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("first", range(0, DRAWS, AT_ONCE))
-def test_the_closed_form_is_within_3_percent_of_the_iteration_player(first):
+def test_the_closed_form_is_within_3_percent_of_the_played_iteration(first):
     for seed in range(first, first + AT_ONCE):
         one = draw(seed)
         played = steady_iteration(one.cost, one.load).step_s
