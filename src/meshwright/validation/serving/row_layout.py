@@ -4,11 +4,18 @@ With experts and ep > 1, ``dp`` replicates attention alone, else whole replicas.
 absent tp fills the devices that are given; experts fill the ranks of a stage: ep·etp = tp·attention_dp. Devices beyond
 pp·tp·dp hold further replicas. An Ironwood chip shows its two cores as devices (docs.cloud.google.com/tpu/docs/tpu7x),
 so that a layout of twice as many ranks as chips halves tp.
+
+A text of ``disagg`` that counts no workers names one of each, and ``gpus`` are those of one of each. Runs that a table
+has in both forms show what it leaves out: "tp8 adp1 moetp1 ep8 | tp32 adp1 moetp4 ep8" on 40 devices is also
+"2 workers x tp1 adp8 ep8 | 1 workers x tp1 adp32 ep32" on 48 (TTFT 2642 ms, TPOT 25.6 ms), and "tp4 moetp4 ep1" stays
+tp4. So prefill has as many workers as decode needs, and with latent attention tp is attention_dp where there is ep, or
+where tp would cut heads or the blocks of 128 of an expert's width.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.plans.serving.replica_layout import ReplicaLayout
 from meshwright.validation.serving.disaggregated_workers import Disaggregated, Side
@@ -16,6 +23,9 @@ from meshwright.validation.serving.serving_row import Does, Workers
 
 CORES = {"tpu-7x": 2}
 """Ranks of a device, for devices that count as several."""
+BLOCK = 128
+"""Neighbouring weights with a common scale, which no rank has a part of."""
+UNCOUNTED = "the number of workers is not given: one that decodes, and as many that prefill as it needs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +50,9 @@ def worker_layouts(
     model: str, device: str, devices: int | None, degrees: Degrees, pools: Disaggregated | None
 ) -> WorkerLayouts:
     """Return the workers of a run. Raises ValueError if the degrees and the devices contradict each other."""
-    experts = _has_experts(model)
     if pools is not None:
-        return _of_pools(pools, devices, experts)
-    return _of_degrees(degrees, devices, experts, CORES.get(device, 1))
+        return _of_pools(pools, devices, model)
+    return _of_degrees(degrees, devices, _architecture(model).moe is not None, CORES.get(device, 1))
 
 
 def _of_degrees(degrees: Degrees, devices: int | None, experts: bool, cores: int) -> WorkerLayouts:
@@ -68,30 +77,59 @@ def _of_degrees(degrees: Degrees, devices: int | None, experts: bool, cores: int
     return WorkerLayouts((Workers(does="serve", replicas=total // layout.devices, layout=layout),), remarks)
 
 
-def _of_pools(pools: Disaggregated, devices: int | None, experts: bool) -> WorkerLayouts:
-    prefill = _workers("prefill", pools.prefill, pools.prefill.workers or 1, experts)
-    count = pools.decode.workers
-    remarks: tuple[str, ...] = ()
-    if count is None:
-        if devices is None:
-            raise ValueError("gpus, disagg: the number of decode workers is not given")
-        left = devices - prefill.devices
-        count, rest = divmod(left, pools.decode.devices)
-        if rest or count < 1:
-            rule = f"gpus − prefill's devices = {left} must be a multiple of a decode worker's {pools.decode.devices}"
-            raise ValueError(rule)
-    decode = _workers("decode", pools.decode, count, experts)
-    used = prefill.devices + decode.devices
+def _of_pools(pools: Disaggregated, devices: int | None, model: str) -> WorkerLayouts:
+    experts = _architecture(model).moe is not None
+    uncounted = pools.prefill.workers is None and pools.decode.workers is None
+    count, remarks = _decode_workers(pools, devices)
+    sides = {"prefill": pools.prefill, "decode": pools.decode}
+    if uncounted:
+        remarks += (UNCOUNTED,)
+        sides = {name: _attention_dp(side, model) for name, side in sides.items()}
+        remarks += tuple(
+            f"{name}: tp{pools_side.tp} is taken as attention_dp of latent attention"
+            for name, pools_side in (("prefill", pools.prefill), ("decode", pools.decode))
+            if sides[name] is not pools_side
+        )
+    workers = (
+        _workers("prefill", sides["prefill"], pools.prefill.workers or 1, experts, counted=not uncounted),
+        _workers("decode", sides["decode"], count, experts),
+    )
+    used = sum(one.devices for one in workers)
     if devices is None:
-        remarks = (f"gpus is not given and taken as those of the workers, {used}",)
+        remarks += (f"gpus is not given and taken as those of the workers, {used}",)
     elif used != devices:
         raise ValueError(f"gpus = {devices} must be the devices of the workers, {used}")
-    return WorkerLayouts((prefill, decode), remarks)
+    return WorkerLayouts(workers, remarks)
 
 
-def _workers(does: Does, side: Side, replicas: int, experts: bool) -> Workers:
+def _decode_workers(pools: Disaggregated, devices: int | None) -> tuple[int, tuple[str, ...]]:
+    """Return the workers that decode: where they are not counted, those of all devices that do not prefill."""
+    if pools.decode.workers is not None:
+        return pools.decode.workers, ()
+    if devices is None:
+        raise ValueError("gpus, disagg: the number of decode workers is not given")
+    left = devices - (pools.prefill.workers or 1) * pools.prefill.devices
+    count, rest = divmod(left, pools.decode.devices)
+    if rest or count < 1:
+        rule = f"gpus − prefill's devices = {left} must be a multiple of a decode worker's {pools.decode.devices}"
+        raise ValueError(rule)
+    return count, ()
+
+
+def _attention_dp(side: Side, model: str) -> Side:
+    """Return a worker of latent attention with data-parallel attention, if its tp cannot be one of tensors."""
+    arch = _architecture(model)
+    if arch.latent is None or arch.moe is None or side.attention_dp > 1 or side.tp == 1:
+        return side
+    whole = arch.heads % side.tp == 0 and arch.moe.intermediate % (side.tp * BLOCK) == 0
+    if whole and (side.ep or 1) == 1:
+        return side
+    return replace(side, tp=1, attention_dp=side.tp, ep=side.tp, etp=1)
+
+
+def _workers(does: Does, side: Side, replicas: int, experts: bool, *, counted: bool = True) -> Workers:
     layout = _layout(side.tp, side.pp, side.attention_dp, side.ep, experts, side.etp)
-    return Workers(does=does, replicas=replicas, layout=layout, batch=side.batch)
+    return Workers(does=does, replicas=replicas, layout=layout, batch=side.batch, counted=counted)
 
 
 def _layout(
@@ -108,5 +146,5 @@ def _layout(
 
 
 @cache
-def _has_experts(model: str) -> bool:
-    return load_model(model).architecture.moe is not None
+def _architecture(model: str) -> Architecture:
+    return load_model(model).architecture

@@ -13,12 +13,16 @@ Does = Literal["serve", "prefill", "decode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Equal replicas of one pool. ``batch``: the most sequences of a replica, all its ranks; None: not given."""
+    """Equal replicas of one pool. ``batch``: the most sequences of a replica, all its ranks; None: not given.
+
+    ``counted`` False: ``replicas`` are as many as the other pool needs, of which the run has one among its devices.
+    """
 
     does: Does
     replicas: int
     layout: ReplicaLayout
     batch: int | None = None
+    counted: bool = True
 
     @property
     def devices(self) -> int:

@@ -14,32 +14,28 @@ from meshwright.plans.serving.replica_layout import ReplicaLayout
 from meshwright.plans.serving.rules.serving_rule_input import PlacedLayout, ServingRule, ServingRuleInput
 
 
-def widths_of_ranks(case: ServingRuleInput) -> Iterator[Problem]:
+def layout_problems(arch: Architecture, one: PlacedLayout) -> Iterator[Problem]:
+    """Yield every law on degrees that a layout breaks."""
+    yield from _widths(arch, one)
+    yield from _layers(arch, one)
+    yield from _mesh_of_experts(arch, one)
+
+
+def _widths(arch: Architecture, one: PlacedLayout) -> Iterator[Problem]:
     """tp divides heads, hidden and feed-forward widths; it divides the key-value heads or is a multiple of them."""
-    if case.arch is None:
-        return
-    for one in case.layouts():
-        yield from width_problems(case.arch, one.layout.tp, f"{one.field}.tp", copied_kv_heads=True)
+    yield from width_problems(arch, one.layout.tp, f"{one.field}.tp", copied_kv_heads=True)
 
 
-def layers_of_stages(case: ServingRuleInput) -> Iterator[Problem]:
+def _layers(arch: Architecture, one: PlacedLayout) -> Iterator[Problem]:
     """Every stage has a layer; layers that only predict further tokens are not served."""
-    if case.arch is None:
-        return
-    layers = case.arch.layers - case.arch.next_token_layers
-    for one in case.layouts():
-        if one.layout.pp > layers:
-            yield Problem(
-                f"{one.field}.pp", one.layout.pp, f"pp > {layers} layers of the model", f"pp: {layers}"
-            )
+    layers = arch.layers - arch.next_token_layers
+    if one.layout.pp > layers:
+        yield Problem(f"{one.field}.pp", one.layout.pp, f"pp > {layers} layers of the model", f"pp: {layers}")
 
 
-def mesh_of_experts(case: ServingRuleInput) -> Iterator[Problem]:
+def _mesh_of_experts(arch: Architecture, one: PlacedLayout) -> Iterator[Problem]:
     """ep·etp = cp·tp·attention_dp, ep divides the experts and etp their width; a dense model has no mesh."""
-    if case.arch is None:
-        return
-    for one in case.layouts():
-        yield from _dense(one) if case.arch.moe is None else _routed(one, case.arch)
+    yield from _dense(one) if arch.moe is None else _routed(one, arch)
 
 
 def _dense(one: PlacedLayout) -> Iterator[Problem]:
@@ -70,4 +66,13 @@ def _mesh(layout: ReplicaLayout, ep: int) -> str:
     return f"ep: {ep}, etp: {layout.stage_ranks // ep}"
 
 
-REPLICA_RULES: tuple[ServingRule, ...] = (widths_of_ranks, layers_of_stages, mesh_of_experts)
+def layouts_of_pools(case: ServingRuleInput) -> Iterator[Problem]:
+    """Require legal degrees of every layout."""
+    if case.arch is None:
+        return
+    for law in (_widths, _layers, _mesh_of_experts):
+        for one in case.layouts():
+            yield from law(case.arch, one)
+
+
+REPLICA_RULES: tuple[ServingRule, ...] = (layouts_of_pools,)
