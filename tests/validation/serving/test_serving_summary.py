@@ -3,9 +3,8 @@
 import pytest
 from serving_table_rows import row, write
 
-from meshwright.errors import InputError, Problem
 from meshwright.validation.serving.serving_prediction import Interval, ServingPrediction
-from meshwright.validation.serving.validate_serving import NOT_PREDICTED, validate_serving
+from meshwright.validation.serving.validate_serving import validate_serving
 
 ERRORS = ("mape", "median_ape", "bias", "p90_ape", "interval_coverage")
 
@@ -18,6 +17,10 @@ def constant(inputs):
         tpot_s=Interval(0.02, 0.016, 0.03),
         output_tokens_per_s_per_device=Interval(1000, 900, 1100),
     )
+
+
+def all_constant(runs):
+    return [constant(inputs) for inputs in runs]
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def validation(table):
         row(id="e", source="y", concurrency=""),
         row(id="f", source="y", ttft_ms=50, tpot_ms="", throughput_tok_s="", concurrency=8),
     ]
-    return validate_serving(write(table, rows), constant)
+    return validate_serving(write(table, rows), all_constant)
 
 
 def test_coverage_is_of_complete_rows(validation):
@@ -83,25 +86,22 @@ def test_the_public_form(validation):
 
 
 def test_runs_without_a_prediction_are_skipped_with_the_reason(table):
-    def picky(inputs):
-        if inputs.concurrency == 1:
-            raise InputError(Problem("tp", 3, "heads = 32 must be a multiple of tp", "2"))
-        return None
+    def picky(runs):
+        return ["too few" if inputs.concurrency == 1 else constant(inputs) for inputs in runs]
 
     shown = validate_serving(write(table, [row(id="a", concurrency=1), row(id="b")]), picky)
     assert [(one.id, one.reason, one.complete) for one in shown.skipped] == [
-        ("a", "tp: heads = 32 must be a multiple of tp", True),
-        ("b", NOT_PREDICTED, True),
+        ("a", "too few", True),
     ]
-    assert shown.summary["all"]["coverage"] == 0
+    assert shown.summary["all"]["coverage"] == 0.5
 
 
 def test_equal_inputs_are_predicted_once(table):
     seen = []
 
-    def counting(inputs):
-        seen.append(inputs)
-        return constant(inputs)
+    def counting(runs):
+        seen.extend(runs)
+        return all_constant(runs)
 
     rows = [row(id="a", ttft_ms=1), row(id="b", source="z", notes="n"), row(id="c", isl=7)]
     shown = validate_serving(write(table, rows), counting)

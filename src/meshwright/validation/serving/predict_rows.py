@@ -24,12 +24,13 @@ AMPLE = 1e6
 class RunTimes:
     """Predicted means of runs without levels: seconds, and output tokens/s of a device. NaN: there is none.
 
-    ``reasons`` why runs have no prediction; "": they have one.
+    ``waits`` where requests of a closed loop wait for room; ``reasons`` why runs have no prediction, "": they have one.
     """
 
     ttft_s: NDArray[np.float64]
     tpot_s: NDArray[np.float64]
     throughput: NDArray[np.float64]
+    waits: NDArray[np.bool_]
     reasons: tuple[str, ...]
 
 
@@ -37,6 +38,7 @@ def predict_rows(runs: Sequence[ServingInputs]) -> RunTimes:
     """Return the predicted means of all runs."""
     values = np.full((3, len(runs)), np.nan)
     reasons = ["; ".join(f"{one.field}: {one.rule}" for one in run_problems(run)) for run in runs]
+    waits = np.zeros(len(runs), dtype=bool)
     alike: dict[AlikeRuns, list[int]] = {}
     for number, run in enumerate(runs):
         if not reasons[number]:
@@ -48,10 +50,12 @@ def predict_rows(runs: Sequence[ServingInputs]) -> RunTimes:
         output = np.array([run.output_tokens for run in chosen])
         devices = np.array([run.devices for run in chosen])
         values[:, numbers] = steady.ttft_s, steady.tpot_s, steady.requests_per_s * output / devices
+        closed = np.array([run.concurrency is not None for run in chosen])
+        waits[numbers] = closed & np.isin(steady.limited_by, ("kv_room", "max_sequences"))
         for number, fits in zip(numbers, np.broadcast_to(state.fits, len(chosen)), strict=True):
             reasons[number] = "" if fits else "no sequence has room beside the weights"
     ttft, tpot, throughput = np.where([not reason for reason in reasons], values, np.nan)
-    return RunTimes(ttft_s=ttft, tpot_s=tpot, throughput=throughput, reasons=tuple(reasons))
+    return RunTimes(ttft_s=ttft, tpot_s=tpot, throughput=throughput, waits=waits, reasons=tuple(reasons))
 
 
 def _state(common: AlikeRuns, runs: Sequence[ServingInputs]) -> PoolsState:

@@ -9,12 +9,14 @@ A text of ``disagg`` that counts no workers names one of each, and ``gpus`` are 
 has in both forms show what it leaves out: "tp8 adp1 moetp1 ep8 | tp32 adp1 moetp4 ep8" on 40 devices is also
 "2 workers x tp1 adp8 ep8 | 1 workers x tp1 adp32 ep32" on 48 (TTFT 2642 ms, TPOT 25.6 ms), and "tp4 moetp4 ep1" stays
 tp4. So prefill has as many workers as decode needs, and with latent attention tp is attention_dp where there is ep, or
-where tp would cut heads or the blocks of 128 of an expert's width.
+where tp would cut heads or the blocks of 128 of an expert's width. Workers of which neither degrees nor devices are
+given share a usual node.
 """
 
 from dataclasses import dataclass, replace
 from functools import cache
 
+from meshwright.cluster.catalog import usual_node
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.plans.serving.replica_layout import ReplicaLayout
@@ -25,7 +27,10 @@ CORES = {"tpu-7x": 2}
 """Ranks of a device, for devices that count as several."""
 BLOCK = 128
 """Neighbouring weights with a common scale, which no rank has a part of."""
-UNCOUNTED = "the number of workers is not given: one that decodes, and as many that prefill as it needs"
+UNCOUNTED = (
+    "the number of workers is not given: one that decodes, as many that prefill as it needs, "
+    "and tp of latent attention that cuts no heads is attention_dp"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ def worker_layouts(
 ) -> WorkerLayouts:
     """Return the workers of a run. Raises ValueError if the degrees and the devices contradict each other."""
     if pools is not None:
-        return _of_pools(pools, devices, model)
+        return _of_pools(pools, devices, model, device)
     return _of_degrees(degrees, devices, _architecture(model).moe is not None, CORES.get(device, 1))
 
 
@@ -77,19 +82,22 @@ def _of_degrees(degrees: Degrees, devices: int | None, experts: bool, cores: int
     return WorkerLayouts((Workers(does="serve", replicas=total // layout.devices, layout=layout),), remarks)
 
 
-def _of_pools(pools: Disaggregated, devices: int | None, model: str) -> WorkerLayouts:
-    experts = _architecture(model).moe is not None
-    uncounted = pools.prefill.workers is None and pools.decode.workers is None
-    count, remarks = _decode_workers(pools, devices)
+def _of_pools(pools: Disaggregated, devices: int | None, model: str, device: str) -> WorkerLayouts:
+    count = _decode_workers(pools, devices)
+    remarks: tuple[str, ...] = ()
     sides = {"prefill": pools.prefill, "decode": pools.decode}
+    uncounted = all(side.workers is None for side in sides.values())
     if uncounted:
         remarks += (UNCOUNTED,)
         sides = {name: _attention_dp(side, model) for name, side in sides.items()}
-        remarks += tuple(
-            f"{name}: tp{pools_side.tp} is taken as attention_dp of latent attention"
-            for name, pools_side in (("prefill", pools.prefill), ("decode", pools.decode))
-            if sides[name] is not pools_side
+    elif devices is None and all(side.ep is None and side.tp == 1 for side in sides.values()):
+        node = usual_node(device).devices
+        tp = max(node // ((pools.prefill.workers or 1) + count), 1)
+        remarks += (
+            f"tp is not given and taken as that of workers that share a node of {node} devices, {tp}",
         )
+        sides = {name: replace(side, tp=tp) for name, side in sides.items()}
+    experts = _architecture(model).moe is not None
     workers = (
         _workers("prefill", sides["prefill"], pools.prefill.workers or 1, experts, counted=not uncounted),
         _workers("decode", sides["decode"], count, experts),
@@ -102,10 +110,10 @@ def _of_pools(pools: Disaggregated, devices: int | None, model: str) -> WorkerLa
     return WorkerLayouts(workers, remarks)
 
 
-def _decode_workers(pools: Disaggregated, devices: int | None) -> tuple[int, tuple[str, ...]]:
+def _decode_workers(pools: Disaggregated, devices: int | None) -> int:
     """Return the workers that decode: where they are not counted, those of all devices that do not prefill."""
     if pools.decode.workers is not None:
-        return pools.decode.workers, ()
+        return pools.decode.workers
     if devices is None:
         raise ValueError("gpus, disagg: the number of decode workers is not given")
     left = devices - (pools.prefill.workers or 1) * pools.prefill.devices
@@ -113,7 +121,7 @@ def _decode_workers(pools: Disaggregated, devices: int | None) -> tuple[int, tup
     if rest or count < 1:
         rule = f"gpus − prefill's devices = {left} must be a multiple of a decode worker's {pools.decode.devices}"
         raise ValueError(rule)
-    return count, ()
+    return count
 
 
 def _attention_dp(side: Side, model: str) -> Side:

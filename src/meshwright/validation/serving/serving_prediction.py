@@ -1,10 +1,9 @@
 """A prediction of a serving run, and the form of a predictor.
 
-A predictor reads ``ServingInputs`` alone. It returns None for a run that it cannot predict, or raises InputError with
-the reason.
+A predictor reads ``ServingInputs`` alone. For a run that it cannot predict it returns the reason.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.validation.serving.serving_row import ServingInputs
@@ -32,4 +31,6 @@ class ServingPrediction:
     output_tokens_per_s_per_device: Interval | None
 
 
-Predictor = Callable[[ServingInputs], ServingPrediction | None]
+Outcome = ServingPrediction | str
+"""A prediction, or the reason why a run has none."""
+Predictor = Callable[[Sequence[ServingInputs]], Sequence[Outcome]]

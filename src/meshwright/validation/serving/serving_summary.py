@@ -34,7 +34,10 @@ def summarise_serving(
     def summary(numbers: Sequence[int], runs: int, source: str | None) -> dict[str, Any]:
         return {
             "coverage": len(numbers) / runs if runs else None,
-            **{name: _errors(field, rows, predicted, numbers) for name, field in FIGURES.items()},
+            **{
+                name: metric_errors(name, [rows[n] for n in numbers], [predicted[n] for n in numbers])
+                for name in FIGURES
+            },
             "layouts": layout_figures([choice for name, choice in choices if source in (None, name)]),
         }
 
@@ -45,10 +48,14 @@ def summarise_serving(
     return {ALL: every, **{name: summary(members[name], complete[name], name) for name in sources}}
 
 
-def _errors(
-    field: str, rows: Sequence[ServingRow], predicted: Sequence[ServingPrediction], numbers: Sequence[int]
+def metric_errors(
+    metric: str, rows: Sequence[ServingRow], predicted: Sequence[ServingPrediction]
 ) -> dict[str, Any]:
-    pairs = ((getattr(rows[n].measured, field), getattr(predicted[n], field)) for n in numbers)
+    """Return the errors of one metric (``FIGURES``) of some runs."""
+    field = FIGURES[metric]
+    pairs = (
+        (getattr(row.measured, field), getattr(one, field)) for row, one in zip(rows, predicted, strict=True)
+    )
     found = [
         (one.value, one.low, one.high, value) for value, one in pairs if value is not None and one is not None
     ]

@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from meshwright.errors import InputError
 from meshwright.validation.serving.read_serving_table import read_serving_table
 from meshwright.validation.serving.serving_prediction import Interval, Predictor, ServingPrediction
-from meshwright.validation.serving.serving_row import ServingInputs, ServingRow, SkippedRow
+from meshwright.validation.serving.serving_row import ServingRow, SkippedRow
 from meshwright.validation.serving.serving_summary import summarise_serving
-
-NOT_PREDICTED = "no prediction for these columns"
 
 
 @dataclass(frozen=True)
@@ -51,22 +47,17 @@ def validate_serving(path: str | Path, predictor: Predictor) -> ServingValidatio
 
     Runs with equal inputs are predicted once.
     """
+    items = [*read_serving_table(path)]
+    inputs = [*dict.fromkeys(item.inputs for item in items if isinstance(item, ServingRow))]
+    outcomes = dict(zip(inputs, predictor(inputs), strict=True))
     rows: list[ServingRow] = []
     predicted: list[ServingPrediction] = []
     skipped: list[SkippedRow] = []
-
-    @cache
-    def outcome(inputs: ServingInputs) -> ServingPrediction | str:
-        try:
-            return predictor(inputs) or NOT_PREDICTED
-        except InputError as error:
-            return "; ".join(f"{problem.field}: {problem.rule}" for problem in error.problems)
-
-    for item in read_serving_table(path):
+    for item in items:
         if isinstance(item, SkippedRow):
             skipped.append(item)
             continue
-        found = outcome(item.inputs)
+        found = outcomes[item.inputs]
         if isinstance(found, str):
             skipped.append(SkippedRow(id=item.id, source=item.source, reason=found, complete=True))
         else:
