@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import InputError, Problem
+from meshwright.errors import InputError
 from meshwright.plans.files.validation_messages import validated
 from meshwright.plans.files.yaml_text import read_file
 from meshwright.plans.forms.short import (
@@ -146,15 +146,17 @@ def predict(
     assume: Iterable[str] = (),
     price: str = "on-demand",
     constants: "Given | None" = None,
+    calibration: str | Path | None = None,
 ) -> Report:
     """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
     ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
-    ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``).
+    ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``). ``calibration``: a
+    file of levels, for plans that serve.
     """
-    from meshwright.verbs.predict.predict_serving import predicted_any
+    from meshwright.verbs.predict.request_report import predicted_any
 
-    return predicted_any(path, settings, constants, (tokens, assume, price))
+    return predicted_any(path, settings, constants, (tokens, assume, price), calibration)
 
 
 def trace(
@@ -208,28 +210,12 @@ def compare(
     assume: Iterable[str] = (),
     price: str = "on-demand",
     constants: "Given | None" = None,
+    calibration: str | Path | None = None,
 ) -> dict[str, Any]:
     """Compare two plans line by line, in content and prediction, or a plan with a trace; options as of ``predict``."""
-    from meshwright.explanation.range_comparison import compare_ranges
-    from meshwright.present.plan_answers.comparison import compare_reports
-    from meshwright.verbs.predict.serving_comparison import compare_serving_plans
-    from meshwright.verbs.predict.trace_comparison import compare_with_trace, is_trace
+    from meshwright.explanation.file_comparison import compared_files
 
-    if is_trace(a):
-        rule = "is a trace by its name, and the plan that it is a trace of comes first"
-        raise InputError(Problem("a", str(a), rule, f"meshwright compare {b} {a}"))
-    if is_trace(b):
-        if tokens is not None:
-            rule = "is of a whole training, and a trace is of single steps"
-            raise InputError(Problem("tokens", tokens, rule, "leave it out, or compare two plan files"))
-        return compare_with_trace(load(a, constants=constants), b)
-    served = compare_serving_plans((a, b), (tokens, assume, price), constants)
-    if served is not None:
-        return served
-    plans = [load(path, constants=constants) for path in (a, b)]
-    reports = (predict(p, tokens=tokens, assume=assume, price=price, constants=constants) for p in (a, b))
-    first, second = zip(plans, reports, strict=True)
-    return compare_reports(first, second, compare_ranges(*plans))
+    return compared_files(a, b, (tokens, assume, price), constants, calibration)
 
 
 def explain(
@@ -238,6 +224,7 @@ def explain(
     against: PlanSource | None = None,
     each: str | None = None,
     constants: "Given | None" = None,
+    calibration: str | Path | None = None,
     progress: "Progress | None" = None,
 ) -> "Explanation | PlanComparison | ChoiceComparison | ServingExplanation":
     """Why a plan costs what it costs, and what would change the answer; or why it differs from the plan ``against``.
@@ -248,7 +235,7 @@ def explain(
     """
     from meshwright.explanation.explain_request import answer_explain
 
-    return answer_explain(path, against, each, constants, progress)
+    return answer_explain(path, against, each, constants, progress, calibration)
 
 
 def export(

@@ -133,12 +133,15 @@ def predict(
     assume: Iterable[str] = (),
     price: str = "on-demand",
     constants: Constants | None = None,
+    calibration: PathLike | None = None,
 ) -> Answer:
     """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
     settings = several(set)
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
     changed: dict[str, Any] = {"settings": settings, "constants": constants}
-    report = api.predict(plan, tokens=tokens, assume=several(assume), price=price, **changed)
+    report = api.predict(
+        plan, tokens=tokens, assume=several(assume), price=price, calibration=calibration, **changed
+    )
     if isinstance(report, ServingReport):
         refuse_training_options({"trace": trace, "stage_times": stage_times, "csv": csv})
         return Answer(report.to_json(), render_serving_report, report.fits, report.remarks)
@@ -164,9 +167,11 @@ def compare(
     assume: Iterable[str] = (),
     price: str = "on-demand",
     constants: Constants | None = None,
+    calibration: PathLike | None = None,
 ) -> Answer:
     """Compare two plan files, with ``tokens`` their trainings too, or a plan's prediction with a Kineto trace of it."""
-    found = api.compare(a, b, tokens=tokens, assume=several(assume), price=price, constants=constants)
+    terms: dict[str, Any] = {"tokens": tokens, "assume": several(assume), "price": price}
+    found = api.compare(a, b, constants=constants, calibration=calibration, **terms)
     return Answer(found, lambda data: render_comparison(data, str(a), str(b)))
 
 
@@ -176,10 +181,13 @@ def explain(
     against: PathLike | None = None,
     each: str | None = None,
     constants: Constants | None = None,
+    calibration: PathLike | None = None,
 ) -> Answer:
     """Explain a plan's cost and what changes the answer; or its difference from ``against``; or ``each`` value."""
     with notebook_progress() as progress:
-        found = api.explain(plan, against=against, each=each, constants=constants, progress=progress)
+        found = api.explain(
+            plan, against=against, each=each, constants=constants, calibration=calibration, progress=progress
+        )
     data = found.to_json()
     return Answer(
         data,

@@ -224,14 +224,61 @@ def test_a_comparison_has_the_keys_that_differ_and_both_predictions(tmp_path):
     assert "serving.ttft_s" in run("compare", *paths).out
 
 
+LEVELS = """\
+serving_levels: 1
+runs: mine.csv
+levels:
+  - {model: llama-3.1-70b, device: h100-sxm-80gb, engine: vllm, tpot: {log_factor: 0.5, doubt: 0.01, rows: 7}}
+"""
+
+
+def test_a_calibration_moves_the_prediction_and_says_from_how_many_runs(tmp_path):
+    path, levels = tmp_path / "plan.yaml", tmp_path / "levels.yaml"
+    path.write_text(ONE_POOL, encoding="utf-8")
+    levels.write_text(LEVELS, encoding="utf-8")
+    plain, moved = (
+        run("predict", path, "--json", *options).data["serving"]
+        for options in ((), ("--calibration", levels))
+    )
+    ratio = 1.6487212707 / plain["level"]["factors"]["tpot"]
+    assert moved["tpot_s"] == pytest.approx(ratio * plain["tpot_s"])
+    assert moved["level"]["rows"] >= 7
+    assert "mine.csv" in moved["level"]["name"]
+    assert moved["tpot_low_s"] < moved["tpot_s"] < moved["tpot_high_s"]
+    explained = run("explain", path, "--calibration", levels, "--json").data
+    assert explained["predict"]["serving"]["tpot_s"] == moved["tpot_s"]
+    rows = run("compare", path, path, "--calibration", levels, "--json").data["rows"]
+    assert next(row["a"] for row in rows if row["quantity"] == "serving.tpot_s") == moved["tpot_s"]
+    assert "mine.csv" in run("predict", path, "--calibration", levels).out
+
+
+def test_a_calibration_is_for_plans_that_serve(tmp_path):
+    trains, levels = tmp_path / "trains.yaml", tmp_path / "levels.yaml"
+    trains.write_text(TRAINS, encoding="utf-8")
+    levels.write_text(LEVELS, encoding="utf-8")
+    words = "is an option for plans that serve"
+    assert words in refused("predict", trains, "--calibration", levels)
+    assert words in refused("explain", trains, "--calibration", levels)
+    assert words in refused("compare", trains, trains, "--calibration", levels)
+    serves = tmp_path / "serves.yaml"
+    serves.write_text(ONE_POOL, encoding="utf-8")
+    levels.write_text(LEVELS.replace("rows: 7", "rows: 0"), encoding="utf-8")
+    assert "rows" in refused("predict", serves, "--calibration", levels)
+
+
+TRAINS = """\
+plan: 1
+model: llama-3.1-8b
+cluster: h100-sxm-80gb x 8
+workload: {seq_len: 4096, global_batch: 64}
+layout: {tp: 8}
+"""
+
+
 def test_a_comparison_is_of_plans_of_one_kind(tmp_path):
     serves, trains = tmp_path / "serves.yaml", tmp_path / "trains.yaml"
     serves.write_text(ONE_POOL, encoding="utf-8")
-    trains.write_text(
-        "plan: 1\nmodel: llama-3.1-8b\ncluster: h100-sxm-80gb x 8\nworkload: {seq_len: 4096, global_batch: 64}\n"
-        "layout: {tp: 8}\n",
-        encoding="utf-8",
-    )
+    trains.write_text(TRAINS, encoding="utf-8")
     assert "is no serving plan, and the other one is" in refused("compare", serves, trains)
 
 

@@ -46,8 +46,8 @@ class RunErrors:
 def run_errors(rows: Sequence[ServingRow], times: RunTimes) -> RunErrors:
     """Return the errors of predictions without levels. ``times`` are aligned with ``rows``.
 
-    Beyond a factor of 150 an error counts as that much. The first token of a request that waits for room has no level of
-    its own.
+    Beyond a factor of 150 an error counts as that much. The first token of a request that waits for room has no level
+    of its own.
     """
     nothing = np.nan
     measured = np.array(

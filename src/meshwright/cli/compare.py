@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
-from meshwright.cli.options.shared_options import AsJson, Constants, Debug
+from meshwright.cli.options.shared_options import AsJson, Calibration, Constants, Debug
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -21,6 +21,7 @@ def compare(
     assume: Assume = None,
     price: PriceTerm = "on-demand",
     constants: Constants = None,
+    calibration: Calibration = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -29,6 +30,12 @@ def compare(
         from meshwright import python_api
 
         answer = python_api.compare(
-            a, b, tokens=tokens, assume=assume or (), price=price, constants=constants
+            a,
+            b,
+            tokens=tokens,
+            assume=assume or (),
+            price=price,
+            constants=constants,
+            calibration=calibration,
         )
         print_answer(answer, as_json)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options.shared_options import AsJson, Constants, Debug, PlanFile
+from meshwright.cli.options.shared_options import AsJson, Calibration, Constants, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_json, print_remarks
 from meshwright.cli.terminal.progress import ProgressLine
 
@@ -28,6 +28,7 @@ def explain(
         ),
     ] = None,
     constants: Constants = None,
+    calibration: Calibration = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -38,7 +39,14 @@ def explain(
     with errors_as_messages(as_json, debug):
         from meshwright import api
 
-        found = api.explain(plan, against=against, each=each, constants=constants, progress=ProgressLine())
+        found = api.explain(
+            plan,
+            against=against,
+            each=each,
+            constants=constants,
+            calibration=calibration,
+            progress=ProgressLine(),
+        )
         data = found.to_json()
         if as_json:
             print_json(data)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
-from meshwright.cli.options.shared_options import AsJson, Constants, Debug, PlanFile
+from meshwright.cli.options.shared_options import AsJson, Calibration, Constants, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -30,6 +30,7 @@ def predict(
     assume: Assume = None,
     price: PriceTerm = "on-demand",
     constants: Constants = None,
+    calibration: Calibration = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -47,5 +48,6 @@ def predict(
             assume=assume or (),
             price=price,
             constants=constants,
+            calibration=calibration,
         )
         print_answer(answer, as_json)

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from meshwright.cost.constants_file import Given
+from meshwright.cost.serving.level_calibration import given_levels
 from meshwright.errors import InputError, Problem
 from meshwright.explanation.choice_comparison import ChoiceComparison, compare_values
 from meshwright.explanation.explain_plan import explained
@@ -12,7 +14,14 @@ from meshwright.explanation.explanation_result import Explanation
 from meshwright.explanation.plan_comparison import PlanComparison, compare_plans
 from meshwright.explanation.plan_recommendation import is_recommended, recommended
 from meshwright.explanation.serving.serving_explanation import ServingExplanation, explain_serving
-from meshwright.verbs.load_plan import PlanSource, load, load_serving, plan_name, refuse_training_options
+from meshwright.verbs.load_plan import (
+    PlanSource,
+    load,
+    load_serving,
+    plan_name,
+    refuse_serving_options,
+    refuse_training_options,
+)
 
 
 def answer_explain(
@@ -21,6 +30,7 @@ def answer_explain(
     each: str | None,
     constants: Given | None,
     progress: Callable[[str, float], None] | None,
+    calibration: str | Path | None = None,
 ) -> Explanation | PlanComparison | ChoiceComparison | ServingExplanation:
     """Return the answer. Raises InputError for what can not be loaded, compared or predicted in seconds."""
     if against is not None and each is not None:
@@ -29,7 +39,8 @@ def answer_explain(
     served = load_serving(plan, constants=constants)
     if served is not None:
         refuse_training_options({"against": against, "each": each})
-        return explain_serving(served.file, served.resolved)
+        return explain_serving(served.file, served.resolved, given_levels(calibration))
+    refuse_serving_options({"calibration": calibration})
     own = load(plan, constants=constants)
     if each is not None:
         return compare_values(own, each)

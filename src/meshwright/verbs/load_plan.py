@@ -83,7 +83,15 @@ def load_serving(
 
 def refuse_training_options(options: Mapping[str, object]) -> None:
     """Raise UnsupportedError for options that are given and that only plans that train have."""
-    rule = "is an option for plans that train, and this one serves"
+    _refuse(options, "is an option for plans that train, and this one serves")
+
+
+def refuse_serving_options(options: Mapping[str, object]) -> None:
+    """Raise UnsupportedError for options that are given and that only plans that serve have."""
+    _refuse(options, "is an option for plans that serve, and this one trains")
+
+
+def _refuse(options: Mapping[str, object], rule: str) -> None:
     refused = [
         Problem(name, str(value), rule, f"leave {name} out")
         for name, value in options.items()

@@ -14,4 +14,12 @@ Constants = Annotated[
         help="Constants of the cost model by name (YAML or JSON): nic_efficiency, h100:gemm_efficiency.",
     ),
 ]
+Calibration = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Levels of serving written by calibrate, used in place of the built-in ones.",
+    ),
+]
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file (YAML).")]

@@ -27,6 +27,11 @@ def read_levels(path: str | Path) -> LevelTable:
     return LevelTable(groups, file.runs)
 
 
+def given_levels(path: str | Path | None) -> LevelTable | None:
+    """Return the levels of a file, if one is given. Raises InputError with every problem of it."""
+    return None if path is None else read_levels(path)
+
+
 def levels_text(table: LevelTable) -> str:
     """Return levels as the text of a file."""
     groups = tuple(

@@ -6,13 +6,15 @@ Energy is an upper bound, the devices' power limits for all of the time. Devices
 nor counted in figures per device.
 """
 
-from math import isfinite, nan
+from math import isfinite
 from typing import Any
 
 from meshwright.cluster.cluster import Pool as DevicePool
 from meshwright.cost.serving.estimate_serving import ServingEstimate, estimate_serving
+from meshwright.cost.serving.levels import Level, LevelTable
 from meshwright.cost.serving.pools_state import PoolState, decode_limit
 from meshwright.cost.serving.replica_pools import PoolArrays
+from meshwright.cost.serving.request_means import RequestMeans, plan_level
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_plan import Pool
 from meshwright.program.serving.kv_bytes import replica_bytes_per_token
@@ -25,29 +27,30 @@ PER_MILLION = 1e6
 NO_MEASUREMENT = "null: no measured memory of serving runs"
 
 
-def serving_report(resolved: ResolvedServing) -> ServingReport:
-    """Predict a legal plan. Raises UnsupportedError with everything in it that is not predicted yet."""
-    return report_of(estimate_serving(resolved), resolved)
+def serving_report(resolved: ResolvedServing, levels: LevelTable | None = None) -> ServingReport:
+    """Predict a legal plan; ``levels`` of a user's runs go before ours.
+
+    Raises UnsupportedError with everything in it that is not predicted yet.
+    """
+    return report_of(estimate_serving(resolved), resolved, levels)
 
 
-def report_of(found: ServingEstimate, resolved: ResolvedServing) -> ServingReport:
+def report_of(
+    found: ServingEstimate, resolved: ResolvedServing, levels: LevelTable | None = None
+) -> ServingReport:
     """Return the Report of a plan that was estimated."""
-    steady, load = found.state.steady, found.load
+    means = RequestMeans.of(found, plan_level(resolved, levels))
     device, devices = resolved.cluster.pool, resolved.plan.devices
-    fits, steps = bool(found.state.fits), float(load.output_tokens) - 1
-    ttft, tpot = (float(steady.ttft_s), float(steady.tpot_s)) if fits else (nan, nan)
-    latency = ttft + (steps * tpot if steps > 0 else 0.0)
-    requests = _number(float(steady.requests_per_s)) if fits else 0.0
-    rate = requests * float(load.output_tokens)
+    fits, requests, rate = bool(found.state.fits), means.requests_per_s, means.output_tokens_per_s
     memory = _memory(found, resolved)
     price, watts = device.usd_per_device_hour, device.device.power_w
     usd = None if price is None else price.value * devices
     return ServingReport(
         kind="predicted",
         unit="request",
-        step_time_s=latency,
-        step_time_low_s=None,
-        step_time_high_s=None,
+        step_time_s=means.latency_s,
+        step_time_low_s=means.latency_ends_s[0],
+        step_time_high_s=means.latency_ends_s[1],
         tokens_per_s=rate,
         tokens_per_s_per_device=rate / devices,
         mfu=None,
@@ -56,93 +59,94 @@ def report_of(found: ServingEstimate, resolved: ResolvedServing) -> ServingRepor
         memory_bytes=memory,
         fits=fits,
         fits_probability=None,
-        breakdown_s=_breakdown(found, ttft, steps * tpot),
+        breakdown_s=_breakdown(found, means),
         usd_per_hour=usd,
         usd_per_step=None if usd is None or not requests else usd / 3600 / requests,
         joules_per_step=None if watts is None or not requests else watts * devices / requests,
-        origin=_origins(resolved, device),
+        origin=_origins(resolved, device, means.level),
         remarks=tuple(dict.fromkeys(str(problem) for problem in resolved.warnings)),
-        serving=_serving(found, resolved, (ttft, tpot, latency, rate), usd),
+        serving=_serving(found, resolved, means, usd),
     )
 
 
 def _serving(
     found: ServingEstimate,
     resolved: ResolvedServing,
-    means: tuple[float, float, float, float],
+    means: RequestMeans,
     usd: float | None,
 ) -> dict[str, Any]:
-    ttft, tpot, latency, rate = means
-    decoding, devices = found.state.decoding, resolved.plan.devices
+    decoding, devices, rate = found.state.decoding, resolved.plan.devices, means.output_tokens_per_s
     watts = resolved.cluster.pool.device.power_w
-    writing, arrays = next((one, arrays) for one, arrays in found.pools if one.does != "prefill")
+    arrays = next(arrays for pool, arrays in found.pools if pool.does != "prefill")
     return {
-        "ttft_s": ttft,
-        "ttft_low_s": None,
-        "ttft_high_s": None,
-        "tpot_s": tpot,
-        "tpot_low_s": None,
-        "tpot_high_s": None,
-        "request_latency_s": latency,
-        "requests_per_s": rate / float(found.load.output_tokens),
+        "ttft_s": means.ttft_s,
+        "ttft_low_s": means.ttft_ends_s[0],
+        "ttft_high_s": means.ttft_ends_s[1],
+        "tpot_s": means.tpot_s,
+        "tpot_low_s": means.tpot_ends_s[0],
+        "tpot_high_s": means.tpot_ends_s[1],
+        "request_latency_s": means.latency_s,
+        "requests_per_s": means.requests_per_s,
         "output_tokens_per_s": rate,
+        "output_tokens_per_s_low": means.throughput_ends[0],
+        "output_tokens_per_s_high": means.throughput_ends[1],
         "output_tokens_per_s_per_device": rate / devices,
         "usd_per_million_output_tokens": usd / 3600 / rate * PER_MILLION
         if usd is not None and rate
         else None,
         "joules_per_output_token": watts * devices / rate if watts is not None and rate else None,
-        "batch": _number(float(decoding.batch)),
+        "batch": means.batch,
         "kv_bytes_per_token": float(replica_bytes_per_token(resolved.model, arrays.degrees, arrays.formats)),
         "kv_capacity_tokens": int(decoding.capacity.tokens),
-        "limited_by": _limit(found, arrays, resolved.plan.workload.objectives, (ttft, tpot)),
+        "limited_by": _limit(found, arrays, resolved.plan.workload.objectives, means),
         "idle_devices": resolved.idle_devices,
-        "pools": {pool.name: _pool(pool, found.state.pools[pool.does]) for pool, _ in found.pools},
-        "decoding_pool": writing.name,
+        "pools": {pool.name: _pool(pool, found.state.pools[pool.does], means) for pool, _ in found.pools},
+        "level": means.level_json(),
     }
 
 
-def _pool(pool: Pool, state: PoolState) -> dict[str, Any]:
+def _pool(pool: Pool, state: PoolState, means: RequestMeans) -> dict[str, Any]:
+    """Return the figures of a pool; those of a pool that decodes have the level of the time per token."""
+    decodes = pool.does != "prefill"
     return {
         "does": pool.does,
         "replicas": pool.replicas,
         "devices": pool.devices,
-        "batch": _number(float(state.batch)),
-        "iteration_s": float(state.iteration_s),
+        "batch": means.batch if decodes else _number(float(state.batch)),
+        "iteration_s": float(state.iteration_s) * (means.level.tpot.factor if decodes else 1.0),
         "utilisation": _number(float(state.utilisation)),
         "kv_capacity_tokens": int(state.capacity.tokens),
         "memory_bytes": sum(_ledger(state).values()),
     }
 
 
-def _limit(
-    found: ServingEstimate, arrays: PoolArrays, objectives: Objectives, means: tuple[float, float]
-) -> str:
+def _limit(found: ServingEstimate, arrays: PoolArrays, objectives: Objectives, means: RequestMeans) -> str:
     """Return the name of what limits the plan."""
     named = "" if found.state.fits else "kv_room"
     named = named or str(found.state.steady.limited_by)
-    for name, limit, mean in zip(
-        ("ttft", "tpot"), (objectives.ttft_ms, objectives.tpot_ms), means, strict=True
+    for name, limit, mean in (
+        ("ttft", objectives.ttft_ms, means.ttft_s),
+        ("tpot", objectives.tpot_ms, means.tpot_s),
     ):
         if not named and limit is not None and isfinite(mean) and mean * 1e3 >= AT_LIMIT * limit:
             named = name
     return named or str(decode_limit(found.served, arrays, found.state.decoding))
 
 
-def _breakdown(found: ServingEstimate, ttft: float, decoding: float) -> dict[str, float]:
-    """Return a request's seconds in prefill, in waiting, and in decoding."""
-    if not isfinite(ttft):
+def _breakdown(found: ServingEstimate, means: RequestMeans) -> dict[str, float]:
+    """Return a request's seconds in prefill, in waiting, and in decoding; its level is that of the first token."""
+    if not isfinite(means.ttft_s):
         return {}
+    factor = means.ttft_s / float(found.state.steady.ttft_s)
     first = found.state.pools.get("serve") or found.state.pools["prefill"]
     alone = float(first.phases.at(first.batch if "serve" in found.state.pools else 0.0).own_s)
-    engine = found.served.waiting.prompt_s
-    hand_over = float(found.state.hand_over_s)
-    return {
-        "prefill": min(alone, ttft),
-        "engine": engine,
-        "handover": hand_over,
-        "waiting": max(ttft - alone - engine - hand_over, 0.0),
-        "decode": decoding if isfinite(decoding) else 0.0,
+    parts = {
+        "prefill": factor * alone,
+        "engine": factor * found.served.waiting.prompt_s,
+        "handover": factor * float(found.state.hand_over_s),
     }
+    waiting = max(means.ttft_s - sum(parts.values()), 0.0)
+    return {**parts, "waiting": waiting, "decode": means.latency_s - means.ttft_s}
 
 
 def _memory(found: ServingEstimate, resolved: ResolvedServing) -> dict[str, Any]:
@@ -171,11 +175,12 @@ def _ledger(state: PoolState) -> dict[str, int]:
     }
 
 
-def _origins(resolved: ResolvedServing, device: DevicePool) -> dict[str, str]:
+def _origins(resolved: ResolvedServing, device: DevicePool, level: Level) -> dict[str, str]:
     price = device.usd_per_device_hour
     return {
         "step_time_s": "predicted: latency of a mean request by Little's law; docs/serving.md",
-        "step_time_low_s": "null: no interval",
+        "step_time_low_s": "80 % intervals of both times, added up; scatter of measured runs around predictions",
+        "step_time_high_s": "as step_time_low_s",
         "memory_bytes": "predicted: weights by format, blocks of the cache, an iteration's activations, buffers",
         "fits_probability": NO_MEASUREMENT,
         "mfu": "null: not defined for requests",
@@ -185,7 +190,8 @@ def _origins(resolved: ResolvedServing, device: DevicePool) -> dict[str, str]:
         "joules_per_step": "null: board power unknown"
         if device.device.power_w is None
         else "upper bound: board power limit × devices of the pools × time; hosts and network not included",
-        "serving": f"predicted; {resolved.plan.stack}'s seconds outside kernels fitted on measured runs",
+        "serving": f"predicted; {resolved.plan.stack}'s seconds outside kernels fitted on measured runs; level: "
+        + level.name,
     }
 
 

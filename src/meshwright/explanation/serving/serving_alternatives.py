@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from meshwright.cost.serving.levels import LevelTable
 from meshwright.cost.serving.serving_report import serving_report
 from meshwright.errors import InputError
 from meshwright.explanation.serving.serving_sensitivity import MEANS, WORDS
@@ -49,10 +50,12 @@ class ServingAlternative:
         return {"settings": list(self.settings), **{mean: found[mean] for mean in MEANS}, "text": self.text}
 
 
-def serving_alternatives(file: ServingFile, resolved: ResolvedServing) -> list[ServingAlternative]:
+def serving_alternatives(
+    file: ServingFile, resolved: ResolvedServing, levels: LevelTable | None = None
+) -> list[ServingAlternative]:
     """Return the plans one step away that fit, the most output tokens per second first."""
-    own = serving_report(resolved)
-    found = [one for settings in steps(resolved) if (one := _alternative(file, settings, own))]
+    own = serving_report(resolved, levels)
+    found = [one for settings in steps(resolved) if (one := _alternative(file, settings, own, levels))]
     return sorted(found, key=lambda one: -one.report.serving["output_tokens_per_s"])
 
 
@@ -100,11 +103,11 @@ def _of_limits(pool: Pool) -> Iterator[tuple[str, ...]]:
 
 
 def _alternative(
-    file: ServingFile, settings: tuple[str, ...], own: ServingReport
+    file: ServingFile, settings: tuple[str, ...], own: ServingReport, levels: LevelTable | None
 ) -> ServingAlternative | None:
     """Return the plan with some settings; None where it is not legal, not predicted, or does not fit."""
     try:
-        report = serving_report(resolve_serving(with_settings(file, settings)))
+        report = serving_report(resolve_serving(with_settings(file, settings)), levels)
     except InputError:
         return None
     return ServingAlternative(settings, report, own) if report.fits else None

@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 
 from meshwright.cost.serving.hardware_times import PEAKS
+from meshwright.cost.serving.levels import LevelTable
 from meshwright.cost.serving.serving_report import serving_report
 from meshwright.explanation.serving.serving_alternatives import ServingAlternative, serving_alternatives
 from meshwright.explanation.serving.serving_sensitivity import ServingSensitivity, serving_sensitivities
@@ -81,14 +82,17 @@ class ServingExplanation:
         }
 
 
-def explain_serving(file: ServingFile, resolved: ResolvedServing) -> ServingExplanation:
+def explain_serving(
+    file: ServingFile, resolved: ResolvedServing, levels: LevelTable | None = None
+) -> ServingExplanation:
     """Explain a legal plan. Raises UnsupportedError with everything in it that is not predicted yet."""
-    report = serving_report(resolved)
+    report = serving_report(resolved, levels)
+    choices = tuple(serving_alternatives(file, resolved, levels))
     if not report.fits:
-        return ServingExplanation(report, (), tuple(serving_alternatives(file, resolved)))
+        return ServingExplanation(report, (), choices)
     writing = next(pool for pool in resolved.plan.pools.values() if pool.does != "prefill")
     weights = StorageFormats.of_pool(writing.formats, resolved.model.architecture).weights
     peaks = resolved.cluster.pool.device.peak_flops
     name = PEAKS.get(weights, weights)
-    rates = serving_sensitivities(resolved, name if name in peaks else PLAIN)
-    return ServingExplanation(report, tuple(rates), tuple(serving_alternatives(file, resolved)))
+    rates = serving_sensitivities(resolved, name if name in peaks else PLAIN, levels)
+    return ServingExplanation(report, tuple(rates), choices)

@@ -6,6 +6,7 @@ from math import isfinite, log
 from typing import Any
 
 from meshwright.cluster.cluster import Cluster
+from meshwright.cost.serving.levels import LevelTable
 from meshwright.cost.serving.serving_report import serving_report
 from meshwright.explanation.cluster_resources import Resource, cluster_rates
 from meshwright.explanation.sensitivity import FACTORS, NEAR
@@ -67,21 +68,23 @@ class ServingSensitivity:
         }
 
 
-def serving_sensitivities(resolved: ResolvedServing, precision: str) -> Iterator[ServingSensitivity]:
+def serving_sensitivities(
+    resolved: ResolvedServing, precision: str, levels: LevelTable | None = None
+) -> Iterator[ServingSensitivity]:
     """Yield the means under every rate of a plan's cluster; ``precision`` names the arithmetic of its weights."""
-    own = means_of(resolved)
+    own = means_of(resolved, levels)
     for rate in cluster_rates(resolved.cluster, precision):
         found = {
-            factor: means_of(replace(resolved, cluster=rate.scaled(factor)))
+            factor: means_of(replace(resolved, cluster=rate.scaled(factor)), levels)
             for factor in FACTORS
             if factor <= rate.most
         }
         yield ServingSensitivity(rate, own, found)
 
 
-def means_of(resolved: ResolvedServing) -> dict[str, float]:
+def means_of(resolved: ResolvedServing, levels: LevelTable | None = None) -> dict[str, float]:
     """Return the means of a plan's requests that an explanation follows."""
-    serving = serving_report(resolved).serving
+    serving = serving_report(resolved, levels).serving
     return {mean: serving[mean] for mean in MEANS}
 
 
