@@ -7,7 +7,7 @@ import pytest
 from replicas import replica
 
 from meshwright.cost.serving.iteration import Overheads, iteration_seconds
-from meshwright.cost.serving.operators import RULES, IterationLoad
+from meshwright.cost.serving.operators import RULES, IterationLoad, collective_seconds
 from meshwright.cost.serving.overlap_forms import serial_seconds
 from meshwright.model.operators.operator_types import (
     Combine,
@@ -15,6 +15,7 @@ from meshwright.model.operators.operator_types import (
     LeaveTensor,
     Residual,
 )
+from meshwright.program.pass_items import Collective
 from meshwright.program.serving.storage_formats import StorageFormats
 
 DECODE = IterationLoad(sequences=32.0, context=2000.0)
@@ -135,3 +136,18 @@ def test_arrays_of_layouts_give_each_what_it_has_alone():
         float(iteration_seconds(replica(tp=int(a), pp=int(b)), MIXED)) for a, b in zip(tp, pp, strict=True)
     ]
     assert together == pytest.approx(alone, rel=1e-12)
+
+
+def test_the_quickest_of_alternatives_runs_where_it_has_several_ranks():
+    times, ranks = replica().times, {"tp": 8, "ep": 4, "cp": 1}
+
+    def seconds(item):
+        return float(collective_seconds(item, times, lambda axes: ranks[axes[0]]))
+
+    gather = Collective("all-gather", ("tp",), 1e8, "rows")
+    few, many = (Collective("all-to-all", ("ep",), size, "copies") for size in (1e6, 1e10))
+    assert seconds(few) < seconds(gather) < seconds(many)
+    assert seconds(replace(gather, alternatives=(few,))) == seconds(few)
+    assert seconds(replace(gather, alternatives=(many,))) == seconds(gather)
+    alone = replace(few, axes=("cp",))
+    assert seconds(replace(gather, alternatives=(alone,))) == seconds(gather)

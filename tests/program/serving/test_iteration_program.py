@@ -5,6 +5,9 @@ from collections import Counter
 import pytest
 
 from meshwright.model.load import load_model
+from meshwright.plans.serving.number_formats import NumberFormats
+from meshwright.plans.serving.replica_layout import ReplicaLayout
+from meshwright.plans.serving.serving_plan import Batching, Pool
 from meshwright.program.pass_items import Collective
 from meshwright.program.pipeline_messages.nccl_deadlock_check import check_messages
 from meshwright.program.serving.iteration_program import Iterations, Replica, iteration_program
@@ -24,6 +27,16 @@ def program_of(name, load=MIXED, formats=None, count=1, caches=None, block=16, *
         model=load_model(name), degrees=ReplicaDegrees(**degrees), formats=formats, block_tokens=block
     )
     return iteration_program(replica, Iterations(load=load, caches=caches or {}, count=count))
+
+
+def test_a_pool_of_a_plan_has_a_replica_for_each_phase():
+    layouts = {"prefill": ReplicaLayout(tp=8, ep=8), "decode": ReplicaLayout(attention_dp=8, ep=8)}
+    pool = Pool("all", "serve", 2, layouts, Batching(block_tokens=32), NumberFormats("fp8", "fp8"))
+    model = load_model("deepseek-v3")
+    replica = Replica.of_pool(model, pool, "decode")
+    assert (replica.degrees, replica.block_tokens) == (ReplicaDegrees(attention_dp=8, ep=8), 32)
+    assert (replica.formats.weights, replica.formats.kv) == ("fp8-block", "fp8")
+    assert Replica.of_pool(model, pool, "prefill").degrees == ReplicaDegrees(tp=8, ep=8)
 
 
 def exchanges(program):

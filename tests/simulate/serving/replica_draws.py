@@ -1,12 +1,15 @@
 """Random legal replicas of zoo models with the tokens of an iteration, drawn from a seed."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from meshwright.cluster.load import load_cluster
+from meshwright.cost.serving.all_reduce_forms import ALL_REDUCE_FORMS
 from meshwright.cost.serving.hardware_times import serving_times_for
 from meshwright.cost.serving.iteration import Overheads, ReplicaCost
+from meshwright.cost.serving.overlap_forms import FORMS
 from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.plans.rules.degrees import expert_width_problems, width_problems
@@ -28,6 +31,7 @@ MODELS = (
 )
 """Dense, sliding windows, experts, latent attention, state-space and linear layers."""
 DEVICES = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "a100-sxm-80gb")
+OVERLAPS = ("none", "none", "none", *FORMS)
 PHASES = ("prompts", "decode", "mixed")
 FORMATS = (
     StorageFormats(),
@@ -74,6 +78,7 @@ def draw(seed: int) -> Draw:
         sequences=float(sequences),
         context=float(context),
     )
+    cost = replace(cost, overlap=_one(rng, OVERLAPS), allreduce=_one(rng, tuple(ALL_REDUCE_FORMS)))
     caches = {context: sequences} if sequences else {max(tokens, 1): 1}
     return Draw(name, phase, cost, load, caches, int(_one(rng, (1, 16, 64))))
 

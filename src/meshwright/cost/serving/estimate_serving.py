@@ -61,14 +61,7 @@ def pool_arrays(pool: Pool, resolved: ResolvedServing) -> PoolArrays:
     layout = next(iter(pool.layouts.values()))
     limit = pool.batching.max_sequences
     return PoolArrays(
-        degrees=ReplicaDegrees(
-            attention_dp=layout.attention_dp,
-            tp=layout.tp,
-            pp=layout.pp,
-            cp=layout.cp,
-            ep=layout.ep,
-            etp=layout.etp,
-        ),
+        degrees=ReplicaDegrees.of_layout(layout),
         formats=StorageFormats.of_pool(pool.formats, resolved.model.architecture),
         replicas=float(pool.replicas),
         chunk_tokens=float(pool.batching.chunk_tokens),

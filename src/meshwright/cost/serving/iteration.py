@@ -9,9 +9,9 @@ The result of shared experts is summed over tp with that of the routed ones, so 
 unless attention_dp keeps the rows of different ranks apart.
 
 A pipeline has as many micro-batches under way as stages. A micro-batch begins its next iteration when it has passed all
-stages, and when the slowest of them, which may be that of the head, has had its turn with all the others. So it is
-where the Program is played (``simulate/serving/iteration_player.py``), with messages that hide behind other
-micro-batches; here every message of a pipeline that leaves the fast domain does so.
+stages, and when the slowest of them, which may be that of the head, has had its turn with all the others. A Program of
+such iterations, played (``simulate/serving/iteration_player.py``), takes as long; there a message is as slow as the
+boundary that it crosses, while here all leave the fast domain if the replica does.
 """
 
 from dataclasses import dataclass

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from meshwright.model.graph import ModelGraph
+from meshwright.plans.serving.serving_plan import Phase, Pool
 from meshwright.program.layouts.rank_mesh import RankGrid
 from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.lowering.pass_bodies import UnitExchanges, pass_body
@@ -46,6 +47,16 @@ class Replica:
     degrees: ReplicaDegrees
     formats: StorageFormats
     block_tokens: int = 1
+
+    @classmethod
+    def of_pool(cls, model: ModelGraph, pool: Pool, phase: Phase) -> "Replica":
+        """Return a replica of a plan's pool in a phase that it computes."""
+        return cls(
+            model=model,
+            degrees=ReplicaDegrees.of_layout(pool.layouts[phase]),
+            formats=StorageFormats.of_pool(pool.formats, model.architecture),
+            block_tokens=pool.batching.block_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

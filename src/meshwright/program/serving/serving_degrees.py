@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
+from meshwright.plans.serving.replica_layout import ReplicaLayout
 from meshwright.program.local_shape import LocalShape, Number
 
 
@@ -21,6 +22,18 @@ class ReplicaDegrees:
     cp: Number = 1
     ep: Number = 1
     etp: Number = 1
+
+    @classmethod
+    def of_layout(cls, layout: ReplicaLayout) -> "ReplicaDegrees":
+        """Return the degrees of one replica of a plan."""
+        return cls(
+            attention_dp=layout.attention_dp,
+            tp=layout.tp,
+            pp=layout.pp,
+            cp=layout.cp,
+            ep=layout.ep,
+            etp=layout.etp,
+        )
 
     @property
     def devices(self) -> Number:

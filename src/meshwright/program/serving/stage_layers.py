@@ -24,11 +24,6 @@ def layers_of_stages(layers: int, stages: int) -> list[int]:
     return [layers // stages + (stage < layers % stages) for stage in range(stages)]
 
 
-def layers_of_fullest_stage(layers: int, stages: Number) -> Number:
-    """Return the number of layers of the first stage, which has most."""
-    return np.ceil(layers / np.asarray(stages))
-
-
 def largest_stage(
     model: ModelGraph,
     stages: Number,

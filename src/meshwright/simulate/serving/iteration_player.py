@@ -1,12 +1,14 @@
 """Play the Program of a serving replica's iterations, priced item by item.
 
-A pass takes its items one after the other and the host's seconds of a stage. Messages between stages go over links of
+A pass takes its items one after the other, or as a pool's form of overlap runs a layer's, and the host's seconds of a
+stage. Messages between stages go over links of
 their own, and keep no rank; tokens go back to the first stage through the host, in its seconds. The period of a
 micro-batch's iterations, once they are steady, is what ``cost/serving/iteration.py`` has in closed form.
 """
 
 from meshwright.cost.serving.iteration import ReplicaCost, stage_host_seconds
 from meshwright.cost.serving.operators import ServingLocal, collective_seconds, kernel_seconds
+from meshwright.cost.serving.overlap_forms import FORMS
 from meshwright.play.clocks import FLOATS, Clocks
 from meshwright.play.execution_order import Step
 from meshwright.play.messages_and_barriers import Links
@@ -67,6 +69,10 @@ def pass_seconds(program: Program, cost: ReplicaCost, load: IterationLoad) -> di
         index: sum(_item_seconds(item, program, local) for item in items)
         for (index, _), items in program.block_items.items()
     }
+    if cost.overlap != "none":
+        overlapped = {index: FORMS[cost.overlap](program.blocks[index], local) for index in blocks}
+        layers = (index for index in blocks if program.blocks[index].kind == "layer")
+        blocks |= {index: min(blocks[index], float(overlapped[index])) for index in layers}
     host = float(stage_host_seconds(cost, local))
     return {
         stage: host + sum(part.count * blocks[part.block] for part in body if part.block is not None)
@@ -78,7 +84,7 @@ def _item_seconds(item: Item, program: Program, local: ServingLocal) -> float:
     if isinstance(item, Compute):
         return float(kernel_seconds(item.operator, local))
     assert isinstance(item, Collective), "nothing overlaps in an iteration"
-    return float(collective_seconds(item, local.times, program.group_size))
+    return float(collective_seconds(item, local.times, program.group_size, local.allreduce))
 
 
 def _links(program: Program, cost: ReplicaCost, clocks: Clocks, occupancy: float) -> Links:
