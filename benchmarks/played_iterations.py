@@ -112,7 +112,8 @@ def page() -> str:
     return f"""# Iterations in closed form and played
 
 Random legal replicas of {len(MODELS)} models with up to {MOST_DEVICES} devices of {len(DEVICES)} kinds: tp, pp,
-attention_dp, cp, ep and etp; prompts, sequences that decode, or both; three formats, three block sizes of the cache.
+attention_dp, cp, ep and etp; prompts, sequences that decode, or both; three formats, three block sizes of the cache,
+all forms of overlap and all-reduces.
 Predictions against predictions, **nothing here was measured**.
 
 - *Within 3%*: the closed form of an iteration's seconds against its Program played

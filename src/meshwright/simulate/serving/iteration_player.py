@@ -1,9 +1,9 @@
 """Play the Program of a serving replica's iterations, priced item by item.
 
-A pass takes its items one after the other, or as a pool's form of overlap runs a layer's, and the host's seconds of a
-stage. Messages between stages go over links of
-their own, and keep no rank; tokens go back to the first stage through the host, in its seconds. The period of a
-micro-batch's iterations, once they are steady, is what ``cost/serving/iteration.py`` has in closed form.
+A pass takes its items one after the other, or a layer's as a pool's form of overlap runs them, and the host's seconds
+of a stage. Messages between stages go over links of their own, and keep no rank; tokens go back to the first stage
+through the host, in its seconds. The period of a micro-batch's iterations, once they are steady, is what
+``cost/serving/iteration.py`` has in closed form.
 """
 
 from meshwright.cost.serving.iteration import ReplicaCost, stage_host_seconds
