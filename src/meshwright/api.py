@@ -29,11 +29,13 @@ from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
 
 if TYPE_CHECKING:
     from meshwright.calibration.calibrate_cluster import ClusterCalibration
+    from meshwright.calibration.calibrate_serving import ServingCalibration
     from meshwright.cost.constants_file import Given
     from meshwright.explanation.choice_comparison import ChoiceComparison
     from meshwright.explanation.explanation_result import Explanation
     from meshwright.explanation.plan_comparison import PlanComparison
     from meshwright.explanation.serving.serving_explanation import ServingExplanation
+    from meshwright.validation.serving.validate_serving import ServingValidation
     from meshwright.validation.validate_runs import Validation
     from meshwright.verbs.calibrate import Calibrated
     from meshwright.verbs.check import Checked
@@ -431,15 +433,15 @@ def schedules() -> dict[str, Any]:
     return listed()
 
 
-def validate(path: str | Path) -> "Validation":
-    """Compare predictions with the measured runs of a CSV file and summarise the errors."""
-    from meshwright.validation.validate_runs import validate_runs
+def validate(path: str | Path, *, calibration: str | Path | None = None) -> "Validation | ServingValidation":
+    """Compare predictions with the measured runs of a CSV file; ``calibration``: a file of levels for serving runs."""
+    from meshwright.verbs.validate import validated_table
 
-    return validate_runs(path)
+    return validated_table(path, calibration)
 
 
-def calibrate(path: str | Path, *, on: str | None = None) -> "Calibrated":
-    """Fit a cluster's constants to a table of runs on it; says what runs that were left out gain.
+def calibrate(path: str | Path, *, on: str | None = None) -> "Calibrated | ServingCalibration":
+    """Fit a cluster's constants, or levels of serving, to a table of runs; says what runs that were left out gain.
 
     ``on`` is a cluster that is known better than the table says, such as a measured one: its constants are kept.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meshwright import api
+from meshwright.calibration.calibrate_serving import ServingCalibration
 from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
@@ -19,6 +20,7 @@ from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
+from meshwright.cli.terminal.validation_answer import print_validation
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
@@ -33,8 +35,8 @@ from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
+from meshwright.present.runs.serving_calibration import render_serving_calibration
 from meshwright.present.runs.training_run import render_trained
-from meshwright.present.runs.validation import render_validation
 from meshwright.present.runs.verification import render_verified
 from meshwright.present.svg.validation_scatter import scatter
 from meshwright.result import ServingReport
@@ -407,28 +409,29 @@ def ingest(
     return Answer(found.to_json(), lambda data: render_ingest(data, table, _text(path)))
 
 
-def validate(runs: PathLike, *, picture: PathLike | None = None) -> Answer:
+def validate(
+    runs: PathLike, *, calibration: PathLike | None = None, picture: PathLike | None = None
+) -> Answer:
     """Predict the measured runs of a CSV file and return the errors."""
     _check_all({"picture": picture})
-    found = api.validate(runs)
+    found = api.validate(runs, calibration=calibration)
     if picture:
         title = f"Predicted against measured: {Path(runs).name}"
         write_whole(Path(picture), scatter(found.points(), title))
     data = {"rows": list(found.rows()), "skipped": list(found.skipped_rows()), "summary": found.summary}
-    return Answer(
-        data,
-        lambda data: render_validation(data["summary"], data["rows"], found.skipped_ids(), _text(picture)),
-    )
+    return Answer(data, lambda data: print_validation(found, _text(picture)))
 
 
 def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:
-    """Fit a cluster's constants to measured runs; ``ok`` is False where this does not reduce the error."""
+    """Fit a cluster's constants or serving's levels to runs; ``ok`` is False where this does not reduce the error."""
     _check_all({"output": output})
     found = api.calibrate(runs, on=on)
     written = output if found.helps else None
     if written:
-        write_whole(Path(written), api.cluster_file(found))
-    return Answer(found.to_json(), lambda data: render_calibration(data, _text(written)), found.helps)
+        text = found.file_text() if isinstance(found, ServingCalibration) else api.cluster_file(found)
+        write_whole(Path(written), text)
+    render = render_serving_calibration if isinstance(found, ServingCalibration) else render_calibration
+    return Answer(found.to_json(), lambda data: render(data, _text(written)), found.helps)
 
 
 def schedule(

@@ -81,6 +81,7 @@ SAME_NAME = {
     "token_ring.py": "a form of context parallelism and its kernel",
     "ulysses.py": "a form of context parallelism and its kernel",
     "unread_options.py": "the same part of each framework's import",
+    "validate.py": "a verb and its command line",
     "verify.py": "a verb and its command line",
     "vocabulary_parallel.py": "legality and shapes of one plan field",
     "yaml_text.py": "YAML of plan files, and of launcher files",

@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.calibration.run_errors import RunErrors, run_errors
 from meshwright.calibration.serving_levels import learned_levels, left_out_levels
+from meshwright.cost.serving.level_calibration import levels_text
 from meshwright.cost.serving.levels import (
     METRICS,
     Effect,
@@ -59,6 +60,10 @@ class ServingCalibration:
     def helps(self) -> bool:
         """True if left-out runs are predicted better."""
         return self.after.mean_log < self.before.mean_log
+
+    def file_text(self) -> str:
+        """Return the text of a file for ``--calibration``."""
+        return levels_text(self.levels)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-ready data; errors are fractions."""

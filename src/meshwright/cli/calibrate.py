@@ -1,4 +1,4 @@
-"""``meshwright calibrate``: fit a cluster's constants to the user's runs."""
+"""``meshwright calibrate``: fit a cluster's constants, or levels of serving, to the user's runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,19 +11,23 @@ from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 def calibrate(
     runs: Annotated[
-        str, typer.Argument(metavar="RUNS.csv", help="Three or more measured runs on one cluster.")
+        str,
+        typer.Argument(
+            metavar="RUNS.csv", help="Three or more measured runs on one cluster, or any that serve."
+        ),
     ],
     on: Annotated[
         str | None,
         typer.Option("--on", metavar="CLUSTER", help="A cluster file to start from, such as a measured one."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write a cluster file with the fitted constants.")
+        Path | None,
+        typer.Option("-o", "--output", help="Write the fitted cluster file, or the file of levels."),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Fit a cluster's constants to measured runs. Exits with 1 if calibration does not reduce the error."""
+    """Fit a cluster or levels of serving to measured runs. Exits with 1 if calibration does not reduce the error."""
     with errors_as_messages(as_json, debug):
         from meshwright import python_api
 

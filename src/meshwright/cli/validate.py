@@ -15,11 +15,16 @@ from meshwright.cli.terminal.output import check_writable, errors_as_messages, w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meshwright.validation.serving.validate_serving import ServingValidation
     from meshwright.validation.validate_runs import Validation
 
 
 def validate(
     runs: Annotated[str, typer.Argument(metavar="RUNS", help="A table of measured runs (CSV).")],
+    calibration: Annotated[
+        str | None,
+        typer.Option("--calibration", metavar="FILE", help="Levels that calibrate wrote, for serving runs."),
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Draw predicted against measured to this SVG file.")
     ] = None,
@@ -32,7 +37,7 @@ def validate(
 
         if picture:
             check_writable(picture, "picture")
-        found = api.validate(runs)
+        found = api.validate(runs, calibration=calibration)
         if picture:
             from meshwright.present.svg.validation_scatter import scatter
 
@@ -40,13 +45,12 @@ def validate(
         if as_json:
             _print(found)
         else:
-            from meshwright.present.runs.validation import render_validation
+            from meshwright.cli.terminal.validation_answer import print_validation
 
-            shown = str(picture) if picture else None
-            render_validation(found.summary, found.rows(), found.skipped_ids(), shown)
+            print_validation(found, str(picture) if picture else None)
 
 
-def _print(found: Validation) -> None:
+def _print(found: Validation | ServingValidation) -> None:
     """Print one JSON document with one line per run; there may be a million."""
     write = sys.stdout.write
     encode = json.JSONEncoder(

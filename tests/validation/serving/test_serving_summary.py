@@ -105,5 +105,5 @@ def test_equal_inputs_are_predicted_once(table):
 
     rows = [row(id="a", ttft_ms=1), row(id="b", source="z", notes="n"), row(id="c", isl=7)]
     shown = validate_serving(write(table, rows), counting)
-    assert len(shown.rows) == 3
+    assert len(shown.runs) == 3
     assert len(seen) == 2

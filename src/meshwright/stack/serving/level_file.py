@@ -25,8 +25,8 @@ from meshwright.stack.serving.serving_stack import ENGINES
 LARGEST = 5.0
 """Logarithm of a factor beyond which a file is refused: 150."""
 VERSION = 1
-LEVEL_FILE = FileKind("calibration", ("serving_levels", "runs", "levels"))
 HINT = "a file that `meshwright calibrate RUNS.csv -o FILE` wrote from a table of serving runs"
+LEVEL_FILE = FileKind("calibration", ("serving_levels", "runs", "levels"), form=HINT)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 EFFECT = "{log_factor: 0.08, doubt: 0.03, rows: 12}"
 

@@ -48,6 +48,7 @@ def levelled_predictions(
                 ttft_s=_interval(means.ttft_s[place], level.ttft),
                 tpot_s=_interval(means.tpot_s[place], level.tpot),
                 output_tokens_per_s_per_device=_interval(means.requests_per_s[place], level.throughput),
+                level=level,
             )
     return predicted
 
