@@ -30,7 +30,10 @@ def fit_spreads(errors: RunErrors) -> Spreads:
     """Return the spreads of each metric by engine and pools, and of any engine: the widest of all."""
     found: dict[SpreadKey, Spread] = {}
     for metric in METRICS:
-        own = {SpreadKey(metric, *kind): spread for kind, spread in _of_metric(errors, metric)}
+        known = errors.take(np.flatnonzero(np.isfinite(errors.of(metric))))
+        if not known.groups:
+            continue
+        own = {SpreadKey(metric, *kind): spread for kind, spread in _of_metric(known, metric)}
         if own:
             own[SpreadKey(metric, ANY, ANY)] = _widest([*own.values()])
         found |= own
@@ -47,8 +50,8 @@ def kinds_of(errors: RunErrors) -> NDArray[np.str_]:
     return np.array([f"{group.engine} {pool}" for group, pool in zip(errors.groups, pools, strict=True)])
 
 
-def _of_metric(errors: RunErrors, metric: Metric) -> Iterator[tuple[list[str], Spread]]:
-    known = errors.take(np.flatnonzero(np.isfinite(errors.of(metric))))
+def _of_metric(known: RunErrors, metric: Metric) -> Iterator[tuple[list[str], Spread]]:
+    """Yield the spreads of engines in one pool or in two, of runs that all have the metric."""
     values, kinds, members = known.of(metric), kinds_of(known), list(known.members().values())
     scales, between, rests = np.full(len(values), START), START, np.zeros(0)
     for _ in range(STEPS):

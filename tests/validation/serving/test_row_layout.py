@@ -107,3 +107,47 @@ def test_contradicting_pools_are_refused(devices, text, reason):
 def test_degrees_of_experts_do_not_matter_to_a_dense_model():
     text = "1 workers x tp1 moetp1 ep1|1 workers x tp4 pp1 adp1 moetp1 ep1 bs92"
     assert served(DENSE, 5, text).workers[1].layout == ReplicaLayout(tp=4)
+
+
+UNCOUNTED = " workers x tp8 pp1 adp1 moetp1 ep8 bs| workers x tp32 pp1 adp1 moetp4 ep8 bs"
+
+
+def test_uncounted_workers_with_latent_attention_replicate_it():
+    found = served("deepseek-v3", 40, UNCOUNTED)
+    prefill, decode = found.workers
+    assert prefill.layout == ReplicaLayout(attention_dp=8, ep=8)
+    assert decode.layout == ReplicaLayout(attention_dp=32, ep=32)
+    assert (prefill.counted, decode.counted) == (False, True)
+    assert "as many that prefill" in found.remarks[0]
+
+
+def test_counted_workers_and_other_attention_keep_their_tp():
+    counted = served(
+        "deepseek-v3", 16, "1 workers x tp8 pp1 adp1 moetp1 ep8 bs|1 workers x tp8 pp1 adp1 moetp8 ep1 bs"
+    )
+    assert [one.layout.tp for one in counted.workers] == [8, 8]
+    grouped = served(
+        EXPERTS, 4, " workers x tp2 pp1 adp1 moetp1 ep2 bs| workers x tp2 pp1 adp1 moetp1 ep2 bs"
+    )
+    assert [one.layout.tp for one in grouped.workers] == [2, 2]
+
+
+def test_tp_alone_stays_tp_where_it_divides_heads_and_blocks_of_experts():
+    plain = served(
+        "deepseek-v3", 16, " workers x tp8 pp1 adp1 moetp8 ep1 bs| workers x tp8 pp1 adp1 moetp8 ep1 bs"
+    )
+    assert plain.workers[0].layout == ReplicaLayout(tp=8, etp=8)
+    wide = served(
+        "deepseek-v3", 96, " workers x tp48 pp1 adp1 moetp48 ep1 bs| workers x tp48 pp1 adp1 moetp48 ep1 bs"
+    )
+    assert wide.workers[0].layout == ReplicaLayout(attention_dp=48, ep=48)
+
+
+def test_workers_without_degrees_and_devices_share_a_node():
+    found = served("gpt-oss-120b", None, "1 prefill worker|1 decode worker", device="h200-sxm-141gb")
+    assert [one.layout.tp for one in found.workers] == [4, 4]
+    assert "share a node of 8 devices" in found.remarks[0]
+    named = served(
+        "gpt-oss-120b", None, "1 prefill worker x TP2|3 decode workers x TP2", device="h200-sxm-141gb"
+    )
+    assert [one.layout.tp for one in named.workers] == [2, 2]

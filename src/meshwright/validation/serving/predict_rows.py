@@ -1,12 +1,13 @@
 """Predict serving runs of a table from their inputs, all at once for runs of one model, device, engine and formats."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.serving.pools_state import PoolsState, disaggregated_pools_state, serving_state
+from meshwright.stack.serving.serving_stack import ServingStack, load_serving_stack
 from meshwright.validation.serving.row_pools import (
     AlikeRuns,
     pool_arrays,
@@ -16,6 +17,7 @@ from meshwright.validation.serving.row_pools import (
 )
 from meshwright.validation.serving.serving_row import ServingInputs
 
+EngineOf = Callable[[str], ServingStack]
 AMPLE = 1e6
 """Replicas that prefill without a queue."""
 
@@ -34,8 +36,8 @@ class RunTimes:
     reasons: tuple[str, ...]
 
 
-def predict_rows(runs: Sequence[ServingInputs]) -> RunTimes:
-    """Return the predicted means of all runs."""
+def predict_rows(runs: Sequence[ServingInputs], engine_of: EngineOf = load_serving_stack) -> RunTimes:
+    """Return the predicted means of all runs; ``engine_of`` has the facts of an engine by its name."""
     values = np.full((3, len(runs)), np.nan)
     reasons = ["; ".join(f"{one.field}: {one.rule}" for one in run_problems(run)) for run in runs]
     waits = np.zeros(len(runs), dtype=bool)
@@ -45,7 +47,7 @@ def predict_rows(runs: Sequence[ServingInputs]) -> RunTimes:
             alike.setdefault(AlikeRuns.of(run), []).append(number)
     for common, numbers in alike.items():
         chosen = [runs[number] for number in numbers]
-        state = _state(common, chosen)
+        state = _state(common, chosen, engine_of(common.engine))
         steady = state.steady
         output = np.array([run.output_tokens for run in chosen])
         devices = np.array([run.devices for run in chosen])
@@ -58,10 +60,13 @@ def predict_rows(runs: Sequence[ServingInputs]) -> RunTimes:
     return RunTimes(ttft_s=ttft, tpot_s=tpot, throughput=throughput, waits=waits, reasons=tuple(reasons))
 
 
-def _state(common: AlikeRuns, runs: Sequence[ServingInputs]) -> PoolsState:
+def _state(common: AlikeRuns, runs: Sequence[ServingInputs], engine: ServingStack) -> PoolsState:
     """Return the steady state of alike runs."""
-    served = served_model(common.model, common.device, common.engine)
-    pools, load = [pool_arrays(common, place, runs) for place in range(len(common.pools))], run_load(runs)
+    served = replace(served_model(common.model, common.device), engine=engine)
+    pools, load = (
+        [pool_arrays(common, place, runs, engine) for place in range(len(common.pools))],
+        run_load(runs),
+    )
     if len(pools) == 1:
         return serving_state(served, pools[0], load)
     prefill, decode = pools

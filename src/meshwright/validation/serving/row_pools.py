@@ -24,7 +24,7 @@ from meshwright.plans.serving.rules.replica_degrees import layout_problems
 from meshwright.plans.serving.rules.serving_rule_input import PlacedLayout
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
-from meshwright.stack.serving.serving_stack import load_serving_stack
+from meshwright.stack.serving.serving_stack import GENERIC_ENGINE, ServingStack, load_serving_stack
 from meshwright.validation.serving.serving_row import Does, ServingInputs, Workers
 
 DEVICES = 72
@@ -68,14 +68,14 @@ def run_formats(inputs: ServingInputs) -> NumberFormats:
 
 
 @cache
-def served_model(model: str, device: str, engine: str) -> ServedModel:
-    """Return a model on devices of one kind, in their usual nodes, under an engine."""
+def served_model(model: str, device: str) -> ServedModel:
+    """Return a model on devices of one kind, in their usual nodes, under the generic engine."""
     pool = load_cluster(f"{device} x {DEVICES}").pool
     return ServedModel(
         model=load_model(model),
         times=serving_times_for(pool),
         memory_bytes=pool.device.memory_bytes,
-        engine=load_serving_stack(engine),
+        engine=load_serving_stack(GENERIC_ENGINE),
     )
 
 
@@ -95,9 +95,11 @@ def _holds_copies(problem: Problem, workers: Workers) -> bool:
     return problem.field.endswith(".ep") and workers.layout.attention_dp > 1
 
 
-def pool_arrays(common: AlikeRuns, pool: int, runs: Sequence[ServingInputs]) -> PoolArrays:
+def pool_arrays(
+    common: AlikeRuns, pool: int, runs: Sequence[ServingInputs], engine: ServingStack
+) -> PoolArrays:
     """Return the workers of one pool of alike runs, with one entry for each run."""
-    engine, workers = load_serving_stack(common.engine), [run.workers[pool] for run in runs]
+    workers = [run.workers[pool] for run in runs]
 
     def degree(name: str) -> np.ndarray:
         return np.array([getattr(one.layout, name) for one in workers], dtype=np.float64)
