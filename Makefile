@@ -21,7 +21,7 @@ RUNS_OPTION = $(if $(RUNS),--runs $(RUNS))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart train test check proof refit parsers format docs docs-site clean
+.PHONY: help quickstart train test check proof refit refit-serving parsers format docs docs-site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ proof: $(ORACLES) ## the slow tests and the pages of benchmarks/, step by step; 
 
 refit: $(DEV) ## fit the constants to RUNS=FILE, and rewrite the pages that follow from them
 	$(STEPS) refit $(RUNS_OPTION)
+
+refit-serving: $(DEV) ## fit the levels of serving to RUNS=FILE, and rewrite the page of its accuracy
+	$(STEPS) refit-serving $(RUNS_OPTION)
 
 parsers: $(DEV) ## the pages and tests that ask the programs of others (scripts/parsers.sh installs them)
 	$(STEPS) parsers

@@ -1,6 +1,6 @@
 """Predict serving runs with their group (model, device, engine) left out of everything that was fitted.
 
-An engine's numbers are those of ``serving-constants.csv``, fitted without the third of the groups that has the run's.
+An engine's numbers are those of ``serving-constants.csv``, fitted without the group.
 Spreads, which make the intervals, are fitted without the group; its level is 0, or learned from five of its runs.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from serving_constants import THIRDS, read_numbers, third_of, with_numbers
+from serving_constants import ALL, read_numbers, with_numbers
 
 from meshwright.calibration.level_spreads import fit_spreads
 from meshwright.calibration.run_errors import Floats, RunErrors, run_errors
@@ -48,7 +48,7 @@ class LeftOut:
 
 def left_out(rows: Sequence[ServingRow]) -> LeftOut:
     """Return all runs with their groups left out."""
-    times = times_by_thirds(rows)
+    times = times_without_groups(rows)
     errors = run_errors(rows, times)
     spreads = {}
     for group, runs in errors.members().items():
@@ -57,18 +57,20 @@ def left_out(rows: Sequence[ServingRow]) -> LeftOut:
     return LeftOut(tuple(rows), times, errors, spreads)
 
 
-def times_by_thirds(rows: Sequence[ServingRow]) -> RunTimes:
-    """Return the times of runs, each by the constants that were fitted without its third of the groups."""
+def times_without_groups(rows: Sequence[ServingRow]) -> RunTimes:
+    """Return the times of runs, each by the numbers of its engine that were fitted without its group."""
     numbers = read_numbers()
+    members: dict[Group, list[int]] = {}
+    for number, row in enumerate(rows):
+        members.setdefault(Group(*row.inputs.level_group), []).append(number)
     parts: list[tuple[list[int], RunTimes]] = []
-    for third in range(THIRDS):
+    for group, chosen in members.items():
 
-        def engine_of(name: str, third: int = third) -> ServingStack:
-            fitted = numbers.get((name, third))
+        def engine_of(name: str, group: Group = group) -> ServingStack:
+            fitted = numbers.get(group) or numbers.get(ALL._replace(engine=name))
             return with_numbers(name, fitted) if fitted else load_serving_stack(name)
 
-        chosen = [n for n, row in enumerate(rows) if third_of(Group(*row.inputs.level_group)) == third]
-        parts.append((chosen, predict_rows([rows[n].inputs for n in chosen], engine_of)))
+        parts.append((chosen, predict_rows([rows[number].inputs for number in chosen], engine_of)))
     order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
     joined = {
         field.name: np.concatenate([np.asarray(getattr(one, field.name)) for _, one in parts])[order]

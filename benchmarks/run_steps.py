@@ -1,9 +1,9 @@
 """Run the steps of a target, keep what passes, and write a summary page.
 
-    python benchmarks/run_steps.py proof|refit|parsers [--runs RUNS.csv] [--only WORD ...]
+    python benchmarks/run_steps.py proof|refit|refit-serving|parsers [--runs RUNS.csv] [--only WORD ...]
 
-``make proof``, ``make refit`` and ``make parsers`` call it. The steps are those of ``steps.yaml``. Two run at a time in
-the order of the table; the steps that must be alone follow, one by one. A step that passes is kept under its hash
+The targets of the Makefile of these names call it. The steps are those of ``steps.yaml``. Two run at a time in the
+order of the table; the steps that must be alone follow, one by one. A step that passes is kept under its hash
 (``step_table.py``) in ``.cache/steps`` and does not run again while the hash and what it wrote stay the same, so that
 an interrupted call resumes. A failing step stops no other. The output of each step is in ``.cache/steps/NAME.log``.
 

@@ -1,18 +1,21 @@
-"""Fit the three numbers of each serving engine with a third of its groups left out.
+"""Fit the three numbers of each serving engine with each group (model, device, engine) left out in turn.
 
-    python benchmarks/serving_constants.py measured_serving.csv
+    python benchmarks/serving_constants.py RUNS.csv
 
-writes ``serving-constants.csv``: of which third of the groups (model, device, engine) the numbers know nothing. The
-error that is minimised is the mean absolute logarithm, of each group alike, by Nelder and Mead's simplex.
+writes ``serving-constants.csv``: an engine's numbers from all groups, and from all but one. The error that is minimised
+is the mean absolute logarithm, of each group alike, by Nelder and Mead's simplex. Runs are predicted on a lattice of
+numbers; between its points the logarithms of errors are interpolated in those of the numbers.
 """
 
 import csv
 import sys
-import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.calibration.run_errors import Floats, RunErrors, run_errors
 from meshwright.cost.serving.levels import METRICS, Group
@@ -24,21 +27,16 @@ from meshwright.validation.serving.serving_row import ServingRow
 FILE = Path(__file__).with_name("serving-constants.csv")
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 NAMES = ("host_s", "sequence_s", "prompt_s")
+LATTICE = ((4e-4, 1e-3, 2.5e-3, 6e-3), (1e-7, 7e-7, 2.5e-6, 1e-5), (0.02, 0.06, 0.15, 0.4))
 START = (1e-3, 1.5e-6, 0.08)
 """Where all fits begin, between the engines."""
 SIDES = (0.7, 0.7, 0.8)
 """First steps of the simplex, in logarithms."""
-THIRDS = 3
 FAR = 1.5
 """Logarithms of errors beyond this count as this much."""
-EVALUATIONS = 40
-SPARSE = 6
-"""Of the runs with a throughput alone each so-manieth is taken."""
-
-
-def third_of(group: Group) -> int:
-    """Return the third of a group."""
-    return zlib.crc32(str(group).encode()) % THIRDS
+EVALUATIONS = 150
+ALL = Group("", "", "")
+"""No group is left out."""
 
 
 def with_numbers(engine: str, numbers: Sequence[float]) -> ServingStack:
@@ -53,33 +51,58 @@ def table_rows(path: str) -> list[ServingRow]:
     return [row for row in read_serving_table(path) if isinstance(row, ServingRow)]
 
 
-def fitted_without(rows: Sequence[ServingRow], engine: str, third: int) -> Floats:
-    """Return the numbers of an engine from runs of one pool of the other two thirds of its groups."""
-    known = [
-        row
-        for row in rows
-        if row.inputs.engine == engine
-        and len(row.inputs.workers) == 1
-        and third_of(Group(*row.inputs.level_group)) != third
-    ]
-    timed = [row for row in known if row.measured.tpot_s is not None]
-    used = timed + [row for row in known if row.measured.tpot_s is None][::SPARSE]
+@dataclass(frozen=True)
+class LatticeErrors:
+    """Errors of an engine's runs in one pool at all points of the lattice: ``errors`` (points, runs, metrics)."""
+
+    runs: RunErrors
+    errors: Floats
+
+    def at(self, logs: Floats) -> Floats:
+        """Return the errors at some numbers, by linear interpolation of logarithms."""
+        places = [_place(np.log(axis), log) for axis, log in zip(LATTICE, logs, strict=True)]
+        sizes = [len(axis) for axis in LATTICE]
+        grid = self.errors.reshape(*sizes, *self.errors.shape[1:])
+        found = np.zeros(self.errors.shape[1:])
+        for corner in product((0, 1), repeat=len(LATTICE)):
+            weight = np.prod([part if up else 1 - part for up, (_, part) in zip(corner, places, strict=True)])
+            index = tuple(low + up for up, (low, _) in zip(corner, places, strict=True))
+            found = found + weight * grid[index]
+        return found
+
+    def fitted_without(self, group: Group) -> Floats:
+        """Return the numbers from the runs of all other groups."""
+        others = [runs for name, runs in self.runs.members().items() if name != group]
+
+        def loss(logs: Floats) -> float:
+            return mean_error(np.minimum(np.abs(self.at(logs)), FAR), others)
+
+        return np.exp(simplex_minimum(loss, np.log(START), SIDES))
+
+
+def _place(axis: Floats, value: float) -> tuple[int, float]:
+    """Return the point below a value and the part of the way to the next one; beyond the ends that of the end."""
+    low = int(np.clip(np.searchsorted(axis, value) - 1, 0, len(axis) - 2))
+    return low, float(np.clip((value - axis[low]) / (axis[low + 1] - axis[low]), 0, 1))
+
+
+def lattice_errors(rows: Sequence[ServingRow], engine: str) -> LatticeErrors:
+    """Predict the runs of an engine in one pool at all points of the lattice."""
+    used = [row for row in rows if row.inputs.engine == engine and len(row.inputs.workers) == 1]
     inputs = [row.inputs for row in used]
+    found = []
+    for numbers in product(*LATTICE):
+        stack = with_numbers(engine, numbers)
+        found.append(run_errors(used, predict_rows(inputs, lambda _, stack=stack: stack)))
+    known = np.logical_and.reduce([np.isfinite(one.log_errors) for one in found])
+    return LatticeErrors(found[0], np.array([np.where(known, one.log_errors, np.nan) for one in found]))
 
-    def loss(logs: Floats) -> float:
-        stack = with_numbers(engine, np.exp(logs).tolist())
-        return mean_error(run_errors(used, predict_rows(inputs, lambda _: stack)))
 
-    return np.exp(simplex_minimum(loss, np.log(START), SIDES))
-
-
-def mean_error(errors: RunErrors) -> float:
+def mean_error(sizes: Floats, groups: Sequence[NDArray[np.int64]]) -> float:
     """Return the sum over metrics of the mean error of groups."""
     total = 0.0
-    sizes = np.minimum(np.abs(errors.log_errors), FAR)
     for place, _ in enumerate(METRICS):
-        of_groups = [sizes[runs, place] for runs in errors.members().values()]
-        means = [np.nanmean(one) for one in of_groups if np.isfinite(one).any()]
+        means = [np.nanmean(sizes[runs, place]) for runs in groups if np.isfinite(sizes[runs, place]).any()]
         total += float(np.mean(means)) if means else 0.0
     return total
 
@@ -111,11 +134,11 @@ def simplex_minimum(loss: Callable[[Floats], float], start: Floats, sides: Seque
     return points[int(np.argmin(values))]
 
 
-def read_numbers() -> dict[tuple[str, int], list[float]]:
-    """Return the numbers of an engine by the third that was left out."""
+def read_numbers() -> dict[Group, list[float]]:
+    """Return an engine's numbers by the group that was left out; of groups in two pools only, those of ``ALL``."""
     with FILE.open(encoding="utf-8") as lines:
         return {
-            (row["engine"], int(row["left_out"])): [float(row[name]) for name in NAMES]
+            Group(row["model"], row["device"], row["engine"]): [float(row[name]) for name in NAMES]
             for row in csv.DictReader(lines)
         }
 
@@ -125,12 +148,13 @@ def write_numbers(path: str) -> None:
     rows = table_rows(path)
     with FILE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("engine", "left_out", *NAMES))
+        writer.writerow((*Group._fields, *NAMES))
         for engine in ENGINES:
-            for third in range(THIRDS):
-                numbers = fitted_without(rows, engine, third)
-                writer.writerow((engine, third, *(f"{number:.3g}" for number in numbers)))
-                file.flush()
+            errors = lattice_errors(rows, engine)
+            for group in (ALL._replace(engine=engine), *sorted(errors.runs.members())):
+                numbers = errors.fitted_without(group)
+                writer.writerow((*group, *(f"{number:.3g}" for number in numbers)))
+            file.flush()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fit the levels of served models on a table of measured runs, and write the tables of the cost model.
 
-    python benchmarks/serving_levels.py measured_serving.csv
+    python benchmarks/serving_levels.py RUNS.csv
 
 writes ``level_spreads.csv`` and ``levels.csv`` of ``src/meshwright/cost/serving/data``.
 """

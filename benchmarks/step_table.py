@@ -3,7 +3,7 @@
 A row of the table is a step:
 
     name     short, unique
-    target   proof, refit or parsers
+    target   proof, refit, refit-serving or parsers
     run      a Python script with its arguments; {runs} is the table of measured runs
     tests    or: files and folders whose slow tests run
     inputs   files, folders and globs to hash beyond the usual ones
@@ -25,7 +25,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-TARGETS = ("proof", "refit", "parsers")
+TARGETS = ("proof", "refit", "refit-serving", "parsers")
 USUAL = ("src", "pyproject.toml")
 LOCAL_MODULES = ("benchmarks", "scripts", "tests")
 RUNS = "{runs}"

@@ -1,4 +1,4 @@
-"""Read a table of measured serving runs: CSV with a header, one run per line, columns as in docs/accuracy.md.
+"""Read a table of measured serving runs: CSV with a header, one run per line, columns as in docs/serving-accuracy.md.
 
 A table is known by its columns (``is_serving_table``). A run whose inputs cannot be read becomes a ``SkippedRow`` with
 the reason. A measured cell that cannot be read counts as not published, so that the prediction is the same without it.
