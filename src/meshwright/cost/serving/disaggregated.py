@@ -12,26 +12,57 @@ compute, or sequences than decode replicas hold. As the limit of prefill is near
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.serving.monotone_root import increasing_root
-from meshwright.cost.serving.phase_times import PhaseTimes
+from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.cost.serving.steady_state import SteadyState, Waiting, limit_name
 from meshwright.program.local_shape import Number
 
 LIGHTEST = 1e-12
 
 
+class OwnSeconds(Protocol):
+    """Seconds of a prompt by itself."""
+
+    @property
+    def own_s(self) -> Number: ...
+
+
+class PrefillTimes(Protocol):
+    """What a pair of pools asks of its prefill replicas (``PhaseTimes``)."""
+
+    @property
+    def full_s(self) -> Number: ...
+
+    def at(self, batch: Number, /) -> OwnSeconds: ...
+
+
+class DecodeTimes(Protocol):
+    """What a pair of pools asks of its decoding replicas (``PhaseTimes``)."""
+
+    @property
+    def load(self) -> ReplicaLoad: ...
+
+    @property
+    def limits(self) -> ReplicaLimits: ...
+
+    @property
+    def steps(self) -> Number: ...
+
+    def decode_s(self, batch: Number, /) -> Number: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPair:
     """Pools of replicas under one load, which both ``PhaseTimes`` have as that of all replicas together."""
 
-    prefill: PhaseTimes
+    prefill: PrefillTimes
     prefill_replicas: Number
-    decode: PhaseTimes
+    decode: DecodeTimes
     decode_replicas: Number
     hand_over_s: Number
     waiting: Waiting

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.program.local_shape import Number
+
 LEAST = 1e-6
 """The lower end of the search."""
 STEPS = 60
@@ -18,11 +20,14 @@ PRECISION = 1e-9
 
 
 def increasing_root(
-    function: Callable[[NDArray[Any]], NDArray[Any]], target: NDArray[Any], upper: NDArray[Any]
+    function: Callable[[NDArray[Any]], NDArray[Any]],
+    target: NDArray[Any],
+    upper: NDArray[Any],
+    lower: Number = LEAST,
 ) -> NDArray[Any]:
-    """Return x with function(x) = target, at most ``upper``, and ``LEAST`` where already that is too much."""
-    high = np.maximum(np.asarray(upper, float), LEAST)
-    low = np.full_like(high, LEAST)
+    """Return x with function(x) = target, at most ``upper``, and ``lower`` where already that is too much."""
+    high = np.maximum(np.asarray(upper, float), lower)
+    low = np.maximum(np.zeros_like(high), lower)
     aim = np.log(target)
     over, under = np.log(function(high)) - aim, np.log(function(low)) - aim
     beyond = over <= 0

@@ -62,7 +62,7 @@ class PoolsState:
 def serving_state(served: ServedModel, pool: PoolArrays, load: ReplicaLoad) -> PoolsState:
     """Return the steady state of a pool that serves; ``load`` is that of all replicas."""
     of_one = load.of_replica(pool.replicas)
-    phases, capacity = _phases(served, pool, of_one, mixed=served.engine.mixed_batches)
+    phases, capacity = pool_phases(served, pool, of_one, mixed=served.engine.mixed_batches)
     steady = steady_state(phases, served.waiting)
     requests = steady.requests_per_s * pool.replicas
     state = _decoding_state(phases, capacity, steady, mixed=True)
@@ -77,8 +77,8 @@ def disaggregated_pools_state(
     served: ServedModel, prefill: PoolArrays, decode: PoolArrays, load: ReplicaLoad
 ) -> PoolsState:
     """Return the steady state of a pool that prefills and one that decodes."""
-    fill, fill_capacity = _phases(served, prefill, load, mixed=False)
-    write, write_capacity = _phases(served, decode, load, mixed=False)
+    fill, fill_capacity = pool_phases(served, prefill, load, mixed=False)
+    write, write_capacity = pool_phases(served, decode, load, mixed=False)
     moved = hand_over_seconds(
         served.model, served.times, load.input_tokens, decode.formats, prefill.degrees, decode.degrees
     )
@@ -128,9 +128,10 @@ def decode_limit(served: ServedModel, pool: PoolArrays, state: PoolState) -> NDA
     )
 
 
-def _phases(
+def pool_phases(
     served: ServedModel, pool: PoolArrays, load: ReplicaLoad, *, mixed: bool
 ) -> tuple[PhaseTimes, KvCapacity]:
+    """Return the seconds of a replica's phases under its load, and its room; ``mixed``: prompts run among sequences."""
     capacity = kv_capacity(served, pool, load)
     limits = ReplicaLimits(
         chunk_tokens=pool.chunk_tokens,

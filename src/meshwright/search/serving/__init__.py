@@ -1,0 +1,1 @@
+"""Search of serving plans: layouts of a replica, the load that it carries, replicas and pools."""

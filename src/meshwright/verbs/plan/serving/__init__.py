@@ -1,0 +1,1 @@
+"""Plans that serve: the question, the search on each cluster on offer, and the answer."""
