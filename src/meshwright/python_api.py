@@ -6,12 +6,14 @@ question without an answer raises InfeasibleError. Options that write a file tak
 
 import json
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
 from meshwright import api
 from meshwright.calibration.calibrate_serving import ServingCalibration
 from meshwright.cli.options.framework_file_options import import_request
+from meshwright.cli.options.serving_options import asks_to_serve
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
@@ -21,6 +23,7 @@ from meshwright.cli.terminal.output import check_writable, write_all, write_tree
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
 from meshwright.cli.terminal.validation_answer import print_validation
+from meshwright.cli.terminal.serving_search_answer import planned_serving
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
@@ -52,10 +55,17 @@ def plan(
     model: str | Iterable[str],
     *,
     on: str | Iterable[str],
-    seq_len: int,
+    seq_len: int | None = None,
     global_batch: int | None = None,
     batch_range: str | None = None,
-    stack: str = "megatron-core",
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    concurrency: int | None = None,
+    rate: float | None = None,
+    max_ttft_ms: float | None = None,
+    max_tpot_ms: float | None = None,
+    allow_quantise: str | Iterable[str] | None = None,
+    stack: str | None = None,
     precision: str = "bf16",
     fp8_recipe: str | None = None,
     optimizer: str | Mapping[str, Any] = "adamw",
@@ -77,7 +87,7 @@ def plan(
     solve: float | None = None,
     solve_steps: int | None = None,
     seed: int | None = None,
-    objective: str = "throughput",
+    objective: str | None = None,
     tokens: str | int | None = None,
     budget: float | None = None,
     deadline: float | None = None,
@@ -94,12 +104,16 @@ def plan(
 ) -> Answer:
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
+    ``input_tokens`` and ``output_tokens`` in place of ``seq_len`` ask for plans that serve requests, with at most
+    ``max_ttft_ms`` and ``max_tpot_ms`` in the mean, at a ``concurrency`` or a ``rate`` per second.
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
     hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time.
     ``constants`` of the cost model by name, as a file or a mapping. ``why``: the answer prints every reason, plan and
     count, not the summary. ``report``: a page about the recommended plan, or with the reasons where there is none.
     """
     given = locals()
+    if asks_to_serve(given):
+        return planned_serving(given, {name: one.default for name, one in signature(plan).parameters.items()})
     with notebook_progress() as progress:
         return planned(given, progress)
 

@@ -33,6 +33,7 @@ from meshwright.cli import (
     verify,
     web,
 )
+from meshwright.cli.options.serving_options import PlanCommand
 from meshwright.cli.options.strategy_names_help import NamingCommand
 from meshwright.cli.terminal.usage_errors import Verbs
 
@@ -46,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("plan")(plan.plan)
+app.command("plan", cls=PlanCommand)(plan.plan)
 app.command("describe")(describe.describe)
 app.command("models")(list_catalogue.models)
 app.command("devices")(list_catalogue.devices)

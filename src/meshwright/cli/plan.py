@@ -1,11 +1,13 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
+import inspect
 from typing import Annotated
 
 import typer
 
 from meshwright.cli.options import objective_options as goals
 from meshwright.cli.options import plan_options as options
+from meshwright.cli.options import serving_options as serving
 from meshwright.cli.options.shared_options import AsJson, Constants, Debug
 from meshwright.cli.options.workload_options import size_option
 from meshwright.cli.terminal.output import (
@@ -24,10 +26,17 @@ def plan(
         ),
     ],
     on: goals.On,
-    seq_len: Annotated[int, size_option("--seq-len", "Tokens per sequence.")],
+    seq_len: Annotated[int | None, size_option("--seq-len", "Tokens per sequence of a training.")] = None,
     global_batch: Annotated[int | None, size_option("--global-batch", "Sequences per step.")] = None,
     batch_range: goals.Batches = None,
-    stack: options.StackName = "megatron-core",
+    input_tokens: serving.InputTokens = None,
+    output_tokens: serving.OutputTokens = None,
+    concurrency: serving.Concurrency = None,
+    rate: serving.Rate = None,
+    max_ttft_ms: serving.MaxTtft = None,
+    max_tpot_ms: serving.MaxTpot = None,
+    allow_quantise: serving.AllowQuantise = None,
+    stack: options.StackName = None,
     precision: options.Precision = "bf16",
     fp8_recipe: options.Fp8Recipe = None,
     optimizer: options.OptimizerText = "adamw",
@@ -57,7 +66,7 @@ def plan(
     solve: options.Solve = None,
     solve_steps: options.SolveSteps = None,
     seed: options.Seed = None,
-    objective: goals.Aim = "throughput",
+    objective: goals.Aim = None,
     tokens: goals.Tokens = None,
     budget: goals.Budget = None,
     deadline: goals.Deadline = None,
@@ -77,6 +86,12 @@ def plan(
     """Search the best parallelization plans and give the reasons."""
     given = dict(locals())
     with errors_as_messages(as_json, debug, why=why):
+        if serving.asks_to_serve(given):
+            from meshwright.cli.terminal.serving_search_answer import planned_serving
+
+            usual = {name: option.default for name, option in inspect.signature(plan).parameters.items()}
+            print_answer(planned_serving(given, usual), as_json)
+            return
         from meshwright.cli.terminal.search_answer import planned
 
         print_answer(planned(given, ProgressLine()), as_json)

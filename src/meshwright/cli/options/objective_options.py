@@ -22,8 +22,12 @@ Batches = Annotated[
     ),
 ]
 Aim = Annotated[
-    str,
-    typer.Option("--objective", help="Goal for clusters: throughput, cost, energy, goodput or time."),
+    str | None,
+    typer.Option(
+        "--objective",
+        help="Goal for clusters: throughput (default), cost, energy, goodput or time; of serving: throughput, cost or "
+        "latency.",
+    ),
 ]
 Tokens = Annotated[
     str | None,

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from meshwright.verbs.plan.solver_schedules import SolverOptions
 
 MAX_DIGITS = 12
-StackName = Annotated[str, typer.Option("--stack", help="NAME or NAME@RELEASE of the framework.")]
+StackName = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        help="NAME or NAME@RELEASE: a framework (megatron-core), or an engine that serves (all are compared).",
+    ),
+]
 Precision = Annotated[str, typer.Option("--precision", help="bf16, fp16, fp8, mxfp8 or nvfp4.")]
 Fp8Recipe = Annotated[
     str | None,

@@ -14,6 +14,7 @@ from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import check_writable, error_data, write_all
+from meshwright.cli.terminal.serving_search_answer import refuse_serving_options
 from meshwright.errors import InfeasibleError
 from meshwright.present.page.report_page import reasons_page, report_page
 from meshwright.present.plan_answers.plan_output import cluster_tables, render_plan_answer
@@ -24,6 +25,7 @@ Progress = Callable[[str, float], None]
 
 def planned(given: Mapping[str, Any], progress: Progress | None = None) -> Answer:
     """Answer ``plan`` with its arguments by name; ``progress`` is called with how far the search is."""
+    refuse_serving_options(given)
     search = solving(given["solve"], given["solve_steps"], given["seed"])
     file, csv, markdown, report = (_path(given[name]) for name in ("output", "csv", "markdown", "report"))
     for path in [] if file is None else [file, *([file.with_suffix(".csv")] if search else [])]:
@@ -32,6 +34,7 @@ def planned(given: Mapping[str, Any], progress: Progress | None = None) -> Answe
         if table is not None:
             check_writable(table, option)
     options = {name: given[name] for name in AS_THEY_ARE}
+    options |= {name: usual for name, usual in USUAL.items() if given[name] is None}
     options |= {ours: given[name] for name, ours in WITH_UNITS.items()}
     options |= {name: several(given[name] or ()) for name in ("keep", "forbid", "allow", "assume")}
     options |= {name: read(given[name]) for name, read in READ_AS_TEXT.items()}
@@ -74,6 +77,8 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
+USUAL = {"stack": "megatron-core", "objective": "throughput"}
+"""Values of options whose defaults are others for plans that serve."""
 WITH_UNITS = {"budget": "budget_usd", "deadline": "deadline_days", "power": "power_kw"}
 """Options of ``plan`` whose names in ``api`` say their unit."""
 AS_THEY_ARE = (

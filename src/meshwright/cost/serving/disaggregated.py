@@ -29,31 +29,45 @@ class OwnSeconds(Protocol):
     """Seconds of a prompt by itself."""
 
     @property
-    def own_s(self) -> Number: ...
+    def own_s(self) -> Number:
+        """Seconds of the prompt's own prefill."""
+        ...
 
 
 class PrefillTimes(Protocol):
-    """What a pair of pools asks of its prefill replicas (``PhaseTimes``)."""
+    """Seconds of prefill replicas that a pair of pools depends on: those of ``PhaseTimes``, or known ones."""
 
     @property
-    def full_s(self) -> Number: ...
+    def full_s(self) -> Number:
+        """Seconds of a prompt among others."""
+        ...
 
-    def at(self, batch: Number, /) -> OwnSeconds: ...
+    def at(self, batch: Number, /) -> OwnSeconds:
+        """Return the seconds where ``batch`` sequences decode."""
+        ...
 
 
 class DecodeTimes(Protocol):
-    """What a pair of pools asks of its decoding replicas (``PhaseTimes``)."""
+    """Seconds of decoding replicas that a pair of pools depends on: those of ``PhaseTimes``, or of a table."""
 
     @property
-    def load(self) -> ReplicaLoad: ...
+    def load(self) -> ReplicaLoad:
+        """Load of all replicas."""
+        ...
 
     @property
-    def limits(self) -> ReplicaLimits: ...
+    def limits(self) -> ReplicaLimits:
+        """Limits of one replica."""
+        ...
 
     @property
-    def steps(self) -> Number: ...
+    def steps(self) -> Number:
+        """Tokens of a request that are decoded after the first one."""
+        ...
 
-    def decode_s(self, batch: Number, /) -> Number: ...
+    def decode_s(self, batch: Number, /) -> Number:
+        """Return the seconds of an iteration of ``batch`` sequences."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Search of serving plans: layouts of a replica, the load that it carries, replicas and pools."""
+"""Search of serving plans: layouts of a replica, numbers of replicas, candidates in the order of their bounds."""

@@ -1,13 +1,13 @@
 """Candidates of a search as one table: pools, load and means of each, with their order by an objective."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.search.serving.load_limits import ServingObjective
-
+ServingObjective = Literal["throughput", "cost", "latency"]
+OBJECTIVES: tuple[ServingObjective, ...] = ("throughput", "cost", "latency")
 COLUMNS = np.dtype(
     [
         ("family", np.int32),
@@ -43,7 +43,7 @@ def table_of(count: int, **columns: Any) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What candidates are ranked by. ``given_rate``: their requests/s are given, so that only costs differ.
+    """The ranking of candidates. ``given_rate``: their requests/s are given, so that only costs differ.
 
     A cost is in dollars, or in device-hours where no price is known; ``usd_per_device_hour`` is then 1.
     """

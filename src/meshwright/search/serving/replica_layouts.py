@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from meshwright.model.architecture import Architecture
 from meshwright.plans.rules.degrees import expert_width_problems, width_problems
-from meshwright.program.serving.serving_degrees import ReplicaDegrees
 
 NAMES = ("attention_dp", "tp", "pp", "ep", "etp")
 
@@ -47,15 +46,6 @@ class ReplicaLayouts:
         """Devices of a replica of each layout."""
         found: NDArray[np.int64] = self.table[:, :3].prod(axis=1)
         return found
-
-    def row(self, at: int) -> dict[str, int]:
-        """Return the degrees of one layout by name."""
-        return dict(zip(NAMES, self.table[at].tolist(), strict=True))
-
-    def degrees(self) -> ReplicaDegrees:
-        """Return all layouts as arrays of the cost model."""
-        columns = dict(zip(NAMES, self.table.T.astype(float), strict=True))
-        return ReplicaDegrees(cp=1.0, **columns)
 
 
 def degrees_to(devices: int) -> tuple[int, ...]:

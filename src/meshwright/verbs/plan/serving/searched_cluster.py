@@ -30,10 +30,18 @@ from meshwright.plans.serving.serving_file import (
 from meshwright.plans.serving.serving_plan import Does
 from meshwright.program.serving.storage_formats import WEIGHT_BITS, StorageFormats
 from meshwright.search.serving.candidate_table import Goal
-from meshwright.search.serving.replica_designs import Family, ReplicaDesigns
-from meshwright.search.serving.serving_search import FamilyDesigns, FoundPlans, ServingSpace, search_serving
 from meshwright.stack.serving.serving_stack import load_serving_stack
+from meshwright.verbs.plan.serving.engine_rules import engine_rules
+from meshwright.verbs.plan.serving.pools.replica_designs import Family, ReplicaDesigns
+from meshwright.verbs.plan.serving.pools.serving_search import (
+    FamilyDesigns,
+    FoundPlans,
+    ServingSpace,
+    search_serving,
+)
 from meshwright.verbs.plan.serving.serving_request import CheckedServingRequest
+
+HAND_OVER = EdgeSpec.model_validate({"from": "prefill", "to": "decode"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +63,9 @@ class SearchedCluster:
         family = self.space.families[row["family"]]
         designs = self.found.designs[row["family"]]
         offer = self.offer(int(row["devices"]))
-        pools = {
-            does: _pool(row, designs, family, does, fills=last)
-            for does, last in ((("serve", True),) if row["second"] < 0 else (("prefill", False), ("decode", True)))
+        tasks: tuple[Does, ...] = ("serve",) if row["second"] < 0 else ("prefill", "decode")
+        pools: dict[str, PoolSpec] = {
+            does: _pool(row, designs, family, does, fills=does != "prefill") for does in tasks
         }
         given = self.question.workload
         searched = {} if given.rate_per_s is not None else {"concurrency": int(row["concurrency"])}
@@ -68,7 +76,7 @@ class SearchedCluster:
             workload=given.model_copy(update=searched),
             stack=family.stack,
             pools=pools,
-            edges=(EdgeSpec(**{"from": "prefill", "to": "decode"}),) if row["second"] >= 0 else (),
+            edges=(HAND_OVER,) if row["second"] >= 0 else (),
         )
         return file, resolved(file, self.question, offer.cluster)
 
@@ -130,12 +138,13 @@ def serving_space(question: CheckedServingRequest, offers: tuple[Offer, ...]) ->
         devices=largest.devices,
         sizes=sizes,
         top=question.request.top,
+        rules={family: engine_rules(family, pool) for family in families},
     )
     return space, goal
 
 
 def searched_formats(question: CheckedServingRequest) -> tuple[NumberFormats, ...]:
-    """Return the released formats, and those that are allowed and smaller, of weights and of caches."""
+    """Return pairs of formats of weights and caches: the released ones, and smaller ones where allowed."""
     arch, allowed = question.model.architecture, question.request.allow_quantise
     released = StorageFormats.of_pool(NumberFormats(), arch)
     weights = [name for name in allowed if name in WEIGHT_FORMATS]
@@ -148,13 +157,15 @@ def searched_formats(question: CheckedServingRequest) -> tuple[NumberFormats, ..
 def _pool(row: Any, designs: FamilyDesigns, family: Family, does: Does, *, fills: bool) -> PoolSpec:
     """Return a pool as a file has it; ``fills``: its sequences decode."""
     replicas = int(row["second_replicas" if does == "decode" else "first_replicas"])
-    own: ReplicaDesigns | None = {"serve": designs.serve, "prefill": designs.prefill}.get(does, designs.decode)
+    own: ReplicaDesigns | None = {"serve": designs.serve, "prefill": designs.prefill}.get(
+        does, designs.decode
+    )
     assert own is not None
     at = int(row["second" if does == "decode" else "first"])
     degrees = dict(zip(("attention_dp", "tp", "pp", "ep", "etp"), own.degrees[at].tolist(), strict=True))
     if family.served.model.architecture.moe is None:
         degrees = {name: degrees[name] for name in ("attention_dp", "tp", "pp")}
-    limit = _max_sequences(row, replicas, degrees["attention_dp"]) if fills else None
+    limit = _max_sequences(row, replicas, degrees["attention_dp"] * degrees["pp"]) if fills else None
     return PoolSpec(
         does=does,
         replicas=replicas,
@@ -165,13 +176,15 @@ def _pool(row: Any, designs: FamilyDesigns, family: Family, does: Does, *, fills
             kv_fraction=family.served.engine.kv_fraction,
         ),
         quantise=QuantiseSpec(weights=family.formats.weights, kv=family.formats.kv),
+        overlap=family.overlap,
+        allreduce=family.allreduce,
     )
 
 
-def _max_sequences(row: Any, replicas: int, ranks: int) -> int | None:
-    """Return the limit of a candidate; without one, as many as a replica has clients, equally many on each rank."""
+def _max_sequences(row: Any, replicas: int, batches: int) -> int | None:
+    """Return the limit of a candidate; without one, as many as a replica has clients, equally many in each batch."""
     if row["max_sequences"]:
         return int(row["max_sequences"])
     if not row["concurrency"]:
         return None
-    return ceil(int(row["concurrency"]) / replicas / ranks) * ranks
+    return ceil(int(row["concurrency"]) / replicas / batches) * batches

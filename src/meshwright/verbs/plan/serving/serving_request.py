@@ -1,6 +1,6 @@
 """The question of a plan that serves, checked: every problem at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
 
@@ -19,8 +19,9 @@ from meshwright.plans.serving.rules.request_limits import REQUEST_RULES
 from meshwright.plans.serving.rules.serving_rule_input import ServingRuleInput
 from meshwright.plans.serving.serving_file import ServingWorkloadSpec
 from meshwright.plans.serving.serving_plan import ServingPlan
-from meshwright.search.serving.load_limits import OBJECTIVES, LoadLimits, ServingObjective
+from meshwright.search.serving.candidate_table import OBJECTIVES, ServingObjective
 from meshwright.stack.serving.serving_stack import ENGINES, GENERIC_ENGINE
+from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
 
 COMPARED = tuple(name for name in ENGINES if name != GENERIC_ENGINE)
 """Engines that are compared where none is asked for."""
@@ -97,9 +98,9 @@ class CheckedServingRequest:
         )
 
 
-def check_serving_request(request: ServingRequest) -> CheckedServingRequest:
-    """Check the question. Raise InputError with every problem."""
-    problems: list[Problem] = [*_option_problems(request)]
+def check_serving_request(request: ServingRequest, wrong: Iterable[Problem] = ()) -> CheckedServingRequest:
+    """Check the question. Raise InputError with every problem, the ones in ``wrong`` first."""
+    problems: list[Problem] = [*wrong, *_option_problems(request)]
     model = attempted(lambda: load_model(request.model), problems)
     offered = attempted(lambda: offers(request.on), problems)
     terms = attempted(lambda: parse_terms(None, request.assume, request.price), problems)
@@ -182,4 +183,9 @@ def _price_problems(request: ServingRequest, offered: tuple[Offer, ...]) -> Iter
     for name, offer in kinds.items():
         price = offer.cluster.pool.usd_per_device_hour
         if price is None or not isfinite(price.value):
-            yield Problem("objective", "cost", f"no price is known of {name}", f"--assume {name}:usd_per_device_hour=2.5")
+            yield Problem(
+                "objective",
+                "cost",
+                f"no price is known of {name}",
+                f"--assume {name}:usd_per_device_hour=2.5",
+            )

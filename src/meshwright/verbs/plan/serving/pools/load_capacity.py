@@ -1,13 +1,13 @@
 """The largest load that a replica carries within limits on its mean latencies, for arrays of replicas.
 
-With b sequences that decode, TPOT(b), X(b) = b/((osl − 1)·TPOT) and TTFT(b, N) are those of ``steady_state.py``, with
-N = b + X·TTFT clients. The largest b at which all limits hold is looked for on a grid of factors of two downwards from
-the room of the cache, and then by false position between the grid's point and the next one: TTFT need not grow with b
-where an engine holds prompts back. Of one output token X = min(N/own, 1/full) and TTFT = max(own, N·full).
+With b sequences that decode, TPOT(b), X(b) = b/((osl − 1)·TPOT) and TTFT(b, N) are those of a steady state
+(``cost/serving/steady_state.py``), with N = b + X·TTFT clients. The largest b at which all limits hold is looked for on
+a grid of factors of two downwards from the room of the cache, and then by false position between the grid's point and
+the next one: TTFT need not grow with b where an engine holds prompts back. Of one output token X = min(N/own, 1/full)
+and TTFT = max(own, N·full).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshwright.cost.serving.monotone_root import increasing_root
 from meshwright.cost.serving.phase_times import PhasesAtBatch, PhaseTimes
 from meshwright.cost.serving.steady_state import Queue, Waiting
-from meshwright.search.serving.load_limits import AT_MOST, LoadLimits
+from meshwright.verbs.plan.serving.pools.load_limits import AT_MOST, LoadLimits
 
 Floats = NDArray[np.float64]
 LIGHTEST = 1e-3

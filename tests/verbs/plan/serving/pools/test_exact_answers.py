@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from searched_spaces import every_plan, family, found, limits
 
-from meshwright.search.serving.candidate_table import Goal
-from meshwright.search.serving.load_limits import OBJECTIVES
+from meshwright.search.serving.candidate_table import OBJECTIVES, Goal
 
 DENSE, SPARSE = ("llama-3.1-8b", "h100-sxm-80gb"), ("qwen3-30b-a3b", "h100-sxm-80gb")
 LONG = (60_000, 200)

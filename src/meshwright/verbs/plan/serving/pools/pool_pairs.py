@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from meshwright.cost.serving.kv_transfers import hand_over_seconds
 from meshwright.cost.serving.phase_times import PhaseTimes
-from meshwright.search.serving.decode_table import DecodeTable, KnownPrefill
-from meshwright.search.serving.largest_load import LIGHTEST, most_sequences
-from meshwright.search.serving.load_limits import LoadLimits
-from meshwright.search.serving.replica_designs import ReplicaDesigns
+from meshwright.verbs.plan.serving.pools.iteration_table import DecodeTable, KnownPrefill
+from meshwright.verbs.plan.serving.pools.load_capacity import LIGHTEST, most_sequences
+from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
+from meshwright.verbs.plan.serving.pools.replica_designs import ReplicaDesigns
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -31,13 +31,15 @@ class PrefillSide:
 
     @classmethod
     def of(cls, designs: ReplicaDesigns, limits: LoadLimits) -> "PrefillSide":
-        """Return the designs with their seconds, without those that another one of equal devices and links beats."""
+        """Return the designs and their seconds; of equal devices and links only those that no other one beats."""
         phases, _ = designs.phases(limits.shape)
         full = np.broadcast_to(phases.full_s, (len(designs),)).astype(float)
         own = np.broadcast_to(phases.at(np.zeros(len(designs))).own_s, (len(designs),)).astype(float)
         alike = (designs.devices, designs.cache_links)
         beaten = np.zeros(len(designs), dtype=np.bool_)
-        better = (full[:, None] <= full) & (own[:, None] <= own) & ((full[:, None] < full) | (own[:, None] < own))
+        better = (
+            (full[:, None] <= full) & (own[:, None] <= own) & ((full[:, None] < full) | (own[:, None] < own))
+        )
         for column in alike:
             better &= column[:, None] == column
         beaten |= better.any(axis=0)
@@ -47,9 +49,10 @@ class PrefillSide:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodeSide:
-    """Designs that decode. ``most``: sequences within the limit on TPOT; ``cap``: whole ones, equally many on each rank.
+    """Designs that decode, with the most sequences of each.
 
-    ``requests_per_s``: at the most; ``least_tpot_s``: of one sequence. ``slowed``: the limit on TPOT, not room, sets it.
+    ``most``: sequences within the limit on TPOT; ``cap``: whole ones, equally many in each batch. ``requests_per_s``:
+    at the most; ``least_tpot_s``: of one sequence. ``slowed``: the limit on TPOT, not room, sets it.
     """
 
     designs: ReplicaDesigns
@@ -66,7 +69,7 @@ class DecodeSide:
         """Return the designs that decode within the limit."""
         phases, _ = designs.phases(limits.shape)
         most = most_sequences(phases, limits.tpot_s, mixed=False)
-        ranks = designs.attention_dp
+        ranks = designs.batches
         cap = np.floor(most * (1 + 1e-12) / ranks) * ranks
         rows = np.flatnonzero(most > 0)
         kept = designs.take(rows)
@@ -75,7 +78,7 @@ class DecodeSide:
         requests = most[rows] / (limits.steps * np.asarray(phases.decode_s(most[rows])))
         least = np.asarray(phases.decode_s(np.full(len(rows), LIGHTEST)))
         table = DecodeTable.of(phases, most[rows])
-        return cls(kept, phases, most[rows], cap[rows], slowed, requests, least, table)
+        return cls(kept, phases, most[rows], cap[rows].astype(float), slowed, requests, least, table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,14 +18,18 @@ from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.cost.serving.pools_state import serving_state
 from meshwright.search.serving.best_first import Incumbents, best_first
 from meshwright.search.serving.candidate_table import Goal, Table, table_of
-from meshwright.search.serving.largest_load import LargestLoad, largest_load, most_requests, most_sequences
-from meshwright.search.serving.load_limits import LoadLimits
 from meshwright.search.serving.replica_counts import divisors, replica_counts
-from meshwright.search.serving.replica_designs import ReplicaDesigns
+from meshwright.verbs.plan.serving.pools.load_capacity import (
+    LargestLoad,
+    largest_load,
+    most_requests,
+    most_sequences,
+)
+from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
+from meshwright.verbs.plan.serving.pools.pool_split import ROUNDING
+from meshwright.verbs.plan.serving.pools.replica_designs import ReplicaDesigns
 
 Floats = NDArray[np.float64]
-WITHIN = 1 + 1e-9
-ROUNDING = 1 + 1e-6
 TTFT_MISSED = "the first token takes longer than max_ttft_ms, even of one request"
 TPOT_MISSED = "a token takes longer than max_tpot_ms, even of one sequence"
 BOTH_MISSED = "no load keeps max_ttft_ms and max_tpot_ms at once"
@@ -47,6 +51,10 @@ class Alternatives:
         """Return the number of alternatives."""
         return len(self.design)
 
+    def take(self, rows: NDArray[np.int64]) -> "Alternatives":
+        """Return some rows."""
+        return Alternatives(*(getattr(self, name)[rows] for name in Alternatives.__slots__))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnePoolSearch:
@@ -62,14 +70,8 @@ class OnePoolSearch:
         self, incumbents: Incumbents, layouts: NDArray[np.int64]
     ) -> tuple[list[Table], int, int, Counter[str]]:
         """Return feasible candidates, how many alternatives there are and were evaluated, and refused designs."""
-        if not len(self.designs):
-            return [], 0, 0, Counter()
-        phases, _ = self.designs.phases(self.limits.shape)
-        largest = largest_load(phases, self.designs.family.served.waiting, self.limits)
-        most = most_sequences(phases, self.limits.tpot_s, mixed=self.designs.mixed)
-        refused = self._refused(largest, most)
-        every = self._alternatives(phases, largest, most)
-        if not len(every):
+        every, refused = self._prepared()
+        if every is None or not len(every):
             return [], 0, 0, refused
         devices = every.replicas * self.designs.devices[every.design]
         bounds = self.goal.score(every.most_requests_per_s * ROUNDING, devices, every.least_latency_s)
@@ -78,9 +80,22 @@ class OnePoolSearch:
             return [(self.family, layout, -1) for layout in layouts[table["first"]].tolist()]
 
         found, evaluated = best_first(
-            bounds, lambda rows: self.evaluate(_taken(every, rows)), self.goal, incumbents, group
+            bounds, lambda rows: self.evaluate(every.take(rows)), self.goal, incumbents, group
         )
         return found, len(every), evaluated, refused
+
+    def alternatives(self) -> Alternatives | None:
+        """Return every number of replicas of every design; None without designs."""
+        return self._prepared()[0]
+
+    def _prepared(self) -> tuple[Alternatives | None, Counter[str]]:
+        """Return the alternatives, and the designs that no load suits by reason."""
+        if not len(self.designs):
+            return None, Counter()
+        phases, _ = self.designs.phases(self.limits.shape)
+        largest = largest_load(phases, self.designs.family.served.waiting, self.limits)
+        most = most_sequences(phases, self.limits.tpot_s, mixed=self.designs.mixed)
+        return self._alternatives(phases, largest, most), self._refused(largest, most)
 
     def evaluate(self, alternatives: Alternatives, *, any_means: bool = False) -> Table:
         """Return the alternatives that keep the limits, with their means; ``any_means``: all that have means."""
@@ -106,7 +121,7 @@ class OnePoolSearch:
         )
         if any_means:
             return table
-        held = (table["ttft_s"] <= limits.ttft_s * WITHIN) & (table["tpot_s"] <= limits.tpot_s * WITHIN)
+        held = (table["ttft_s"] <= limits.ttft_s) & (table["tpot_s"] <= limits.tpot_s)
         return table[held]
 
     def _alternatives(self, phases: PhaseTimes, largest: LargestLoad, most: Floats) -> Alternatives:
@@ -146,7 +161,7 @@ class OnePoolSearch:
     def _at_concurrency(
         self, phases: PhaseTimes, concurrency: int, largest: LargestLoad, most: Floats
     ) -> Alternatives:
-        ranks = self.designs.attention_dp
+        ranks = self.designs.batches
         cap = np.floor(most * (1 + 1e-12) / ranks) * ranks
         least = largest.least_ttft_s + self.limits.steps * largest.least_tpot_s
         open_ = (most > 0) & (largest.least_tpot_s <= self.limits.tpot_s)
@@ -208,7 +223,3 @@ class OnePoolSearch:
 def _filling(devices: int, size: int) -> tuple[int, ...]:
     """Return the numbers of replicas that fill every equal part of the devices, which tile into each other."""
     return tuple(sorted({parts * (devices // parts // size) for parts in divisors(devices)} - {0}))
-
-
-def _taken(every: Alternatives, rows: NDArray[np.int64]) -> Alternatives:
-    return Alternatives(*(getattr(every, name)[rows] for name in Alternatives.__slots__))

@@ -18,10 +18,10 @@ from meshwright.plans.serving.rules.serving_rule_input import ServingRuleInput
 from meshwright.plans.serving.serving_plan import Pool, ServingPlan
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.search.serving.candidate_table import Goal
-from meshwright.search.serving.load_limits import LoadLimits
-from meshwright.search.serving.replica_designs import Family
-from meshwright.search.serving.serving_search import ServingSpace, search_serving
 from meshwright.stack.serving.serving_stack import load_serving_stack
+from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
+from meshwright.verbs.plan.serving.pools.replica_designs import Family
+from meshwright.verbs.plan.serving.pools.serving_search import ServingSpace, search_serving
 from meshwright.workload.serving.request_lengths import RequestLengths
 from meshwright.workload.serving.serving_workload import ServingWorkload
 
@@ -136,7 +136,7 @@ def every_plan(one, asked, devices, most):
 
 def caps_of(asked, layout, count, *, decode=False, clients=nan):
     """Return the values of ``max_sequences`` of the space: equally many for each rank, or none."""
-    ranks = layout.attention_dp
+    ranks = layout.attention_dp * layout.pp
     if asked.concurrency is not None:
         return [inf, *range(ranks, -(-asked.concurrency // count) + ranks, ranks)]
     if decode and asked.rate_per_s is None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.cost.serving.replica_load import ReplicaLoad
+from meshwright.program.local_shape import Number
 
 Floats = NDArray[np.float64]
 POINTS = 40
@@ -62,7 +63,7 @@ class TabulatedDecoding:
         """Tokens of a request that are decoded after the first one."""
         return np.asarray(self.load.output_tokens) - 1.0
 
-    def decode_s(self, batch: Floats) -> Floats:
+    def decode_s(self, batch: Number) -> Number:
         """Return the seconds of an iteration."""
         return self.table.at(self.design, np.asarray(batch, float))
 

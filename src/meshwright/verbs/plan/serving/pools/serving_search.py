@@ -6,8 +6,7 @@ that the best plans of every engine are known. Candidates with equal layouts of 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,19 @@ from numpy.typing import NDArray
 
 from meshwright.search.serving.best_first import Incumbents
 from meshwright.search.serving.candidate_table import Goal, Table, ranked, table_of
-from meshwright.search.serving.load_limits import PLAIN, LevelFactors, LoadLimits
-from meshwright.search.serving.one_pool import OnePoolSearch
-from meshwright.search.serving.pool_pairs import DecodeSide, PrefillSide
-from meshwright.search.serving.replica_designs import (
+from meshwright.search.serving.replica_layouts import LayoutRule, ReplicaLayouts, replica_layouts
+from meshwright.verbs.plan.serving.pools.load_limits import PLAIN, LevelFactors, LoadLimits
+from meshwright.verbs.plan.serving.pools.one_pool import OnePoolSearch
+from meshwright.verbs.plan.serving.pools.pool_pairs import DecodeSide, PrefillSide
+from meshwright.verbs.plan.serving.pools.pool_split import PairSpace
+from meshwright.verbs.plan.serving.pools.replica_designs import (
     CHUNKS,
     Family,
     ReplicaDesigns,
     distinct_layouts,
     replica_designs,
 )
-from meshwright.search.serving.replica_layouts import LayoutRule, ReplicaLayouts, replica_layouts
-from meshwright.search.serving.two_pools import TwoPoolSearch
+from meshwright.verbs.plan.serving.pools.two_pools import TwoPoolSearch
 
 DECODE_CHUNKS = CHUNKS[:1]
 """A pool that only decodes computes no prompts: the smallest chunk leaves the cache most room."""
@@ -35,10 +35,10 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSpace:
-    """What is searched.
+    """The space of a search.
 
-    ``sizes``: smaller clusters whose layouts are searched too. ``rules``: further rules on layouts by the name of an
-    engine; ``factors``: levels likewise.
+    ``sizes``: smaller clusters whose layouts are searched too. ``rules``: further rules on layouts for each family;
+    ``factors``: levels by the name of an engine.
     """
 
     families: tuple[Family, ...]
@@ -46,8 +46,8 @@ class ServingSpace:
     devices: int
     sizes: tuple[int, ...] = ()
     top: int = 5
-    rules: Mapping[str, tuple[LayoutRule, ...]] = MappingProxyType({})
-    factors: Mapping[str, LevelFactors] = MappingProxyType({})
+    rules: Mapping[Family, tuple[LayoutRule, ...]] = field(default_factory=dict)
+    factors: Mapping[str, LevelFactors] = field(default_factory=dict)
     chunks: tuple[int, ...] = CHUNKS
 
 
@@ -73,52 +73,73 @@ class FoundPlans:
     rejected: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FamilySearches:
+    """The searches of a family's plans, and how many designs were considered and refused."""
+
+    one_pool: OnePoolSearch
+    two_pools: TwoPoolSearch | None
+    considered: int
+    refused: Counter[str]
+
+    @property
+    def designs(self) -> FamilyDesigns:
+        """Return the designs that the rows of candidates are of."""
+        pair = self.two_pools
+        if pair is None:
+            return FamilyDesigns(self.one_pool.designs, None, None)
+        return FamilyDesigns(self.one_pool.designs, pair.space.fill.designs, pair.space.write.designs)
+
+
 def search_serving(space: ServingSpace, goal: Goal) -> FoundPlans:
     """Return the best candidates within the limits; none where nothing keeps them."""
-    rejected = Counter[str]()
+    searches = family_searches(space, goal)
+    rejected = sum((one.refused for one in searches), Counter[str]())
     incumbents = {family.stack: Incumbents(space.top) for family in space.families}
     tables: list[Table] = []
-    one_pool, two_pools = [], []
-    considered = 0
-    for number, family in enumerate(space.families):
-        layouts = replica_layouts(
-            family.served.model.architecture,
-            (space.devices, *space.sizes),
-            space.rules.get(family.stack, ()),
-        )
-        limits = space.limits.for_levels(space.factors.get(family.stack, PLAIN))
-        serve, refused = replica_designs(
-            family, layouts, space.chunks, limits.shape, mixed=family.served.engine.mixed_batches
-        )
-        considered += layouts.considered * len(space.chunks)
-        for reason, count in layouts.refused.items():
-            rejected[reason] += count * len(space.chunks)
-        rejected += refused
-        one_pool.append(OnePoolSearch(number, serve, limits, goal, space.devices))
-        two_pools.append(_two_pools(number, serve, layouts, limits, goal, space))
-    alternatives = evaluated = legal = 0
-    for search in one_pool:
-        legal += len(search.designs)
-        found, count, tried, refused = search.search(
-            incumbents[search.designs.family.stack], distinct_layouts(search.designs))
+    alternatives = evaluated = 0
+    for family, one in zip(space.families, searches, strict=True):
+        own = one.one_pool
+        found, count, tried, refused = own.search(incumbents[family.stack], distinct_layouts(own.designs))
         tables += found
         alternatives, evaluated = alternatives + count, evaluated + tried
         rejected += refused
-    for pair in two_pools:
+    for family, one in zip(space.families, searches, strict=True):
+        pair = one.two_pools
         if pair is not None:
-            groups = distinct_layouts(pair.fill.designs), distinct_layouts(pair.write.designs)
-            found, count, tried = pair.search(incumbents[pair.fill.designs.family.stack], groups)
+            groups = distinct_layouts(pair.space.fill.designs), distinct_layouts(pair.space.write.designs)
+            found, count, tried = pair.search(incumbents[family.stack], groups)
             tables += found
             alternatives, evaluated = alternatives + count, evaluated + tried
-    designs = tuple(
-        FamilyDesigns(
-            one.designs, None if two is None else two.fill.designs, None if two is None else two.write.designs
-        )
-        for one, two in zip(one_pool, two_pools, strict=True)
-    )
-    table = np.concatenate(tables) if tables else table_of(0)
     return FoundPlans(
-        ranked(table, goal), designs, considered, legal, alternatives, evaluated, dict(rejected)
+        ranked(np.concatenate(tables) if tables else table_of(0), goal),
+        tuple(one.designs for one in searches),
+        sum(one.considered for one in searches),
+        sum(len(one.one_pool.designs) for one in searches),
+        alternatives,
+        evaluated,
+        dict(rejected),
+    )
+
+
+def family_searches(space: ServingSpace, goal: Goal) -> list[FamilySearches]:
+    """Return the searches of each family, with the designs that fit."""
+    return [_searches_of(number, family, space, goal) for number, family in enumerate(space.families)]
+
+
+def _searches_of(number: int, family: Family, space: ServingSpace, goal: Goal) -> FamilySearches:
+    sizes = (space.devices, *space.sizes)
+    layouts = replica_layouts(family.served.model.architecture, sizes, space.rules.get(family, ()))
+    limits = space.limits.for_levels(space.factors.get(family.stack, PLAIN))
+    mixed = family.served.engine.mixed_batches
+    serve, refused = replica_designs(family, layouts, space.chunks, limits.shape, mixed=mixed)
+    for reason, count in layouts.refused.items():
+        refused[reason] += count * len(space.chunks)
+    return FamilySearches(
+        OnePoolSearch(number, serve, limits, goal, space.devices),
+        _two_pools(number, serve, layouts, limits, goal, space),
+        layouts.considered * len(space.chunks),
+        refused,
     )
 
 
@@ -140,7 +161,7 @@ def _two_pools(
     fill, write = PrefillSide.of(prefill, limits), DecodeSide.of(decode, limits)
     if not len(fill.designs) or not len(write.designs):
         return None
-    return TwoPoolSearch(number, fill, write, limits, goal, space.devices)
+    return TwoPoolSearch(number, PairSpace(fill, write, limits, goal, space.devices))
 
 
 def distinct(table: Table, designs: Sequence[FamilyDesigns]) -> Table:

@@ -17,6 +17,7 @@ from meshwright.cost.serving.pools_state import pool_phases
 from meshwright.cost.serving.replica_load import ReplicaLoad
 from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
 from meshwright.plans.serving.number_formats import NumberFormats
+from meshwright.plans.serving.serving_plan import AllReduce, Overlap
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
@@ -30,13 +31,15 @@ NO_SEQUENCE = "no room for the cache of one sequence beside the weights"
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """What all designs of a search share: an engine, by its name in a plan, with the model on it, and formats."""
+    """Common facts of designs: an engine by its name in a plan, the model on it, formats, forms of collectives."""
 
     stack: str
     served: ServedModel
     formats: NumberFormats
+    overlap: Overlap = "none"
+    allreduce: AllReduce = "auto"
 
     @property
     def storage(self) -> StorageFormats:
@@ -69,6 +72,11 @@ class ReplicaDesigns:
         return self.degrees[:, NAMES.index("attention_dp")]
 
     @property
+    def batches(self) -> Rows:
+        """Batches of a replica that run at once: one for each rank of attention_dp and stage."""
+        return self.attention_dp * self.degrees[:, NAMES.index("pp")]
+
+    @property
     def cache_links(self) -> Rows:
         """Ranks that hold a part of one sequence's cache."""
         return self.degrees[:, NAMES.index("tp")] * self.degrees[:, NAMES.index("pp")]
@@ -87,6 +95,8 @@ class ReplicaDesigns:
             max_sequences=max_sequences,
             kv_fraction=self.family.served.engine.kv_fraction,
             replicas=replicas,
+            overlap=self.family.overlap,
+            allreduce=self.family.allreduce,
         )
 
     def phases(self, load: ReplicaLoad, max_sequences: Number = inf) -> tuple[PhaseTimes, KvCapacity]:

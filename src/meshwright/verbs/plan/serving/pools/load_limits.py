@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 from math import inf, nan
-from typing import Literal
 
 from meshwright.cost.serving.replica_load import ReplicaLoad
 from meshwright.program.local_shape import Number
 from meshwright.workload.serving.request_lengths import RequestLengths
 
-ServingObjective = Literal["throughput", "cost", "latency"]
-OBJECTIVES: tuple[ServingObjective, ...] = ("throughput", "cost", "latency")
 AT_MOST = 1 - 1e-9
 """Part of a limit at which roots are looked for, so that what is found keeps it."""
 
