@@ -47,9 +47,7 @@ def limits(input_tokens, output_tokens, **others):
 
 
 def found(families, asked, devices, objective="throughput", chunks=CHUNKS):
-    space = ServingSpace(
-        families=tuple(families), limits=asked, devices=devices, rules={}, factors={}, chunks=chunks
-    )
+    space = ServingSpace(families=tuple(families), limits=asked, devices=devices, chunks=chunks)
     return search_serving(space, Goal(objective, 2.0, asked.rate_per_s is not None))
 
 

@@ -7,6 +7,7 @@ the next one: TTFT need not grow with b where an engine holds prompts back. Of o
 and TTFT = max(own, N·full).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +27,13 @@ NO_PART = 1e-30
 SATURATION = 0.98
 """Share of the time that a replica or a pool computes prompts at most: queues grow without end towards 1."""
 FIXED_POINT_STEPS = 40
+PEAK_STEPS = 30
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LargestLoad:
-    """For each replica: sequences that decode, clients and requests/s at the largest load; 0 where there is none.
+    """For each replica: sequences that decode, clients and requests/s at the load of most requests; 0: there is none.
 
     ``least_ttft_s`` and ``least_tpot_s`` are means at the lightest load. ``full``: the cache has no room for more, so
     that further clients only wait.
@@ -73,11 +76,14 @@ def largest_load(phases: PhaseTimes, waiting: Waiting, limits: LoadLimits) -> La
         return _means(phases, waiting, limits, batch)
 
     grid = np.maximum(room * 0.5 ** np.arange(HALVINGS)[:, None], LIGHTEST)
-    held = means(grid).over(limits) <= 1
+    on_grid = means(grid)
+    held = on_grid.over(limits) <= 1
     any_held, place = held.any(axis=0), held.argmax(axis=0)
     low = np.take_along_axis(grid, place[None], 0)[0]
     high = np.take_along_axis(grid, np.maximum(place - 1, 0)[None], 0)[0]
     found = increasing_root(lambda batch: means(batch).over(limits), np.full_like(room, AT_MOST), high, low)
+    heights = np.where(held, on_grid.requests_per_s, 0.0)
+    found = _peak(lambda batch: means(batch).requests_per_s, found, grid, heights)
     at, lightest = means(found), means(np.full_like(room, LIGHTEST))
     return LargestLoad(
         batch=np.where(any_held, found, 0.0),
@@ -87,6 +93,25 @@ def largest_load(phases: PhaseTimes, waiting: Waiting, limits: LoadLimits) -> La
         least_tpot_s=lightest.tpot_s,
         full=any_held & (found >= room * (1 - 1e-9)),
     )
+
+
+def _peak(requests: Callable[[Floats], Floats], largest: Floats, grid: Floats, heights: Floats) -> Floats:
+    """Return the sequences at most requests/s up to the largest ones, by golden section around the best of a grid.
+
+    Requests/s grow with sequences but for few written tokens, where prompts delay each other more than they gain.
+    """
+    best = heights.argmax(axis=0)
+    inside = np.take_along_axis(heights, best[None], 0)[0] > requests(largest)
+    if not inside.any():
+        return largest
+    above = np.take_along_axis(grid, np.maximum(best - 1, 0)[None], 0)[0]
+    below = np.take_along_axis(grid, np.minimum(best + 1, len(grid) - 1)[None], 0)[0]
+    low, high = np.log(below), np.log(np.minimum(above, largest))
+    for _ in range(PEAK_STEPS):
+        first, second = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        rises = requests(np.exp(second)) > requests(np.exp(first))
+        low, high = np.where(rises, first, low), np.where(rises, high, second)
+    return np.where(inside, np.exp((low + high) / 2), largest)
 
 
 def most_sequences(phases: PhaseTimes, tpot_s: float, *, mixed: bool) -> Floats:

@@ -1,9 +1,14 @@
 """The load of a planning question and its limits on mean latencies, as numbers of seconds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
 
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.cost.serving.levels import Level, LoadKind, ServedMeans, levelled
 from meshwright.cost.serving.replica_load import ReplicaLoad
+from meshwright.cost.serving.steady_state import SteadyState
 from meshwright.program.local_shape import Number
 from meshwright.workload.serving.request_lengths import RequestLengths
 
@@ -11,23 +16,12 @@ AT_MOST = 1 - 1e-9
 """Part of a limit at which roots are looked for, so that what is found keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelFactors:
-    """Factors that take predicted means to levelled ones (``cost/serving/levels.py``)."""
-
-    ttft: float = 1.0
-    tpot: float = 1.0
-    throughput: float = 1.0
-
-
-PLAIN = LevelFactors()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadLimits:
     """Requests, their load on the whole cluster, and the most seconds of mean TTFT and TPOT; infinity: no limit.
 
-    Without ``concurrency`` and ``rate_per_s`` the concurrency is searched for the most requests/s.
+    ``level``: of measured over predicted means, which these limits of predicted means are already divided by
+    (``at_level``). Without ``concurrency`` and ``rate_per_s`` the concurrency is searched for the most requests/s.
     """
 
     lengths: RequestLengths
@@ -35,6 +29,7 @@ class LoadLimits:
     rate_per_s: float | None = None
     ttft_s: float = inf
     tpot_s: float = inf
+    level: Level | None = None
 
     @property
     def steps(self) -> float:
@@ -55,12 +50,32 @@ class LoadLimits:
         """Return the load of which only the kind counts: closed, or arrivals."""
         return self.load(rate_per_s=nan if self.closed else 1.0)
 
-    def for_levels(self, factors: LevelFactors) -> "LoadLimits":
-        """Return the limits of predicted means that keep levelled means within these."""
-        return LoadLimits(
-            lengths=self.lengths,
-            concurrency=self.concurrency,
-            rate_per_s=self.rate_per_s,
-            ttft_s=self.ttft_s / factors.ttft,
-            tpot_s=self.tpot_s / factors.tpot,
-        )
+    def at_level(self, level: Level | None) -> "LoadLimits":
+        """Return the limits of predicted means that keep the levelled ones within these."""
+        if level is None:
+            return self
+        ttft, tpot = self.ttft_s / level.ttft.factor, self.tpot_s / level.tpot.factor
+        return replace(self, ttft_s=ttft, tpot_s=tpot, level=level)
+
+    @property
+    def most_faster(self) -> float:
+        """Factor by which a level speeds requests up at most."""
+        return 1.0 if self.level is None else max(1 / self.level.ttft.factor, 1 / self.level.tpot.factor)
+
+    def means(self, steady: SteadyState, concurrency: Number) -> ServedMeans:
+        """Return the means of steady states with their level; of one output token TPOT is 0."""
+        tpot = steady.tpot_s if self.steps > 0 else np.zeros_like(steady.ttft_s)
+        found = ServedMeans(steady.ttft_s, tpot, steady.requests_per_s)
+        if self.level is None:
+            return found
+        waits = (steady.limited_by != "") & self.closed
+        rate = np.nan if self.rate_per_s is None else self.rate_per_s
+        kind = LoadKind(concurrency=concurrency, rate_per_s=rate, steps=self.steps, waits=waits)
+        return levelled(found, kind, self.level)
+
+    def held(self, means: ServedMeans) -> NDArray[np.bool_]:
+        """Return true where levelled means keep the limits."""
+        ttft, tpot = self.ttft_s, self.tpot_s
+        if self.level is not None:
+            ttft, tpot = ttft * self.level.ttft.factor, tpot * self.level.tpot.factor
+        return np.asarray((means.ttft_s <= ttft) & (means.tpot_s <= tpot))

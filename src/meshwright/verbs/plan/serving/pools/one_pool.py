@@ -74,7 +74,10 @@ class OnePoolSearch:
         if every is None or not len(every):
             return [], 0, 0, refused
         devices = every.replicas * self.designs.devices[every.design]
-        bounds = self.goal.score(every.most_requests_per_s * ROUNDING, devices, every.least_latency_s)
+        faster = self.limits.most_faster
+        bounds = self.goal.score(
+            every.most_requests_per_s * ROUNDING * faster, devices, every.least_latency_s / faster
+        )
 
         def group(table: Table) -> list[Any]:
             return [(self.family, layout, -1) for layout in layouts[table["first"]].tolist()]
@@ -104,8 +107,7 @@ class OnePoolSearch:
         cap = np.where(alternatives.max_sequences > 0, alternatives.max_sequences, inf)
         pool = designs.pool(alternatives.replicas.astype(float), cap)
         state = serving_state(designs.family.served, pool, limits.load(alternatives.concurrency, rate))
-        steady = state.steady
-        decoding = limits.steps * steady.tpot_s if limits.steps > 0 else 0.0
+        means = limits.means(state.steady, alternatives.concurrency)
         table = table_of(
             len(alternatives),
             family=self.family,
@@ -114,15 +116,12 @@ class OnePoolSearch:
             max_sequences=alternatives.max_sequences,
             concurrency=np.nan_to_num(alternatives.concurrency),
             devices=alternatives.replicas * designs.devices,
-            ttft_s=steady.ttft_s,
-            tpot_s=steady.tpot_s if limits.steps > 0 else 0.0,
-            latency_s=steady.ttft_s + decoding,
-            requests_per_s=steady.requests_per_s,
+            ttft_s=means.ttft_s,
+            tpot_s=means.tpot_s,
+            latency_s=means.ttft_s + limits.steps * means.tpot_s,
+            requests_per_s=means.requests_per_s,
         )
-        if any_means:
-            return table
-        held = (table["ttft_s"] <= limits.ttft_s) & (table["tpot_s"] <= limits.tpot_s)
-        return table[held]
+        return table if any_means else table[limits.held(means)]
 
     def _alternatives(self, phases: PhaseTimes, largest: LargestLoad, most: Floats) -> Alternatives:
         limits = self.limits
@@ -143,11 +142,8 @@ class OnePoolSearch:
 
     def _at_largest(self, largest: LargestLoad) -> Alternatives:
         design, replicas = self._expanded(largest.carries, lambda row, size: _filling(self.devices, size))
-        most = replicas * largest.clients[design]
-        design, replicas = np.tile(design, 2), np.tile(replicas, 2)
-        clients = np.concatenate([np.floor(most * (1 + 1e-12)), np.ceil(most * (1 - 1e-12))])
-        fills = np.repeat([True, False], len(most)) | largest.full[design]
-        some = (clients >= 1) & fills
+        design, replicas, clients = self._whole_clients(design, replicas, largest)
+        some = clients >= 1
         design, replicas, clients = design[some], replicas[some], clients[some]
         return Alternatives(
             design,
@@ -157,6 +153,22 @@ class OnePoolSearch:
             replicas * largest.requests_per_s[design],
             (largest.least_ttft_s + self.limits.steps * largest.least_tpot_s)[design],
         )
+
+    def _whole_clients(
+        self, design: NDArray[np.int64], replicas: NDArray[np.int64], largest: LargestLoad
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Return whole numbers of clients next to the largest load, of all replicas and of each equal part of them.
+
+        So k times an alternative is one of k times the devices.
+        """
+        found = []
+        for parts in divisors(self.devices):
+            rows = np.flatnonzero(replicas % parts == 0)
+            each = replicas[rows] // parts * largest.clients[design[rows]]
+            for whole in (np.floor(each * (1 + 1e-12)), np.ceil(each * (1 - 1e-12))):
+                found.append(np.stack([design[rows], replicas[rows], parts * whole], axis=1))
+        table = np.unique(np.concatenate(found), axis=0)
+        return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
     def _at_concurrency(
         self, phases: PhaseTimes, concurrency: int, largest: LargestLoad, most: Floats

@@ -68,7 +68,8 @@ class PairSpace:
             fill, write = self._needed(pairs.prefill, pairs.decode, limits.rate_per_s)
             used = fill * self.fill.designs.devices[pairs.prefill]
             used = used + write * self.write.designs.devices[pairs.decode]
-            bounds = goal.score(np.full(len(pairs), inf), used, pairs.least_latency_s / ROUNDING)
+            latency = pairs.least_latency_s / ROUNDING / limits.most_faster
+            bounds = goal.score(np.full(len(pairs), inf), used, latency)
             return np.where(used <= self.devices, bounds, -inf)
         rate = self.devices / pairs.devices_per_rate
         if limits.concurrency is not None:
@@ -80,7 +81,8 @@ class PairSpace:
         devices = (
             self.devices if goal.objective == "throughput" else pairs.devices_per_rate * rate / ROUNDING**2
         )
-        return goal.score(rate, devices, latency / ROUNDING)
+        faster = limits.most_faster
+        return goal.score(rate * faster, devices, latency / ROUNDING / faster)
 
     def splits(self, pairs: PoolPairs) -> PoolSplits:
         """Return the numbers of replicas that are tried of some pairs."""

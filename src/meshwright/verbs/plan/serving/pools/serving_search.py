@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.cost.serving.levels import Level
 from meshwright.search.serving.best_first import Incumbents
 from meshwright.search.serving.candidate_table import Goal, Table, ranked, table_of
 from meshwright.search.serving.replica_layouts import LayoutRule, ReplicaLayouts, replica_layouts
-from meshwright.verbs.plan.serving.pools.load_limits import PLAIN, LevelFactors, LoadLimits
+from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
 from meshwright.verbs.plan.serving.pools.one_pool import OnePoolSearch
 from meshwright.verbs.plan.serving.pools.pool_pairs import DecodeSide, PrefillSide
 from meshwright.verbs.plan.serving.pools.pool_split import PairSpace
@@ -38,7 +39,7 @@ class ServingSpace:
     """The space of a search.
 
     ``sizes``: smaller clusters whose layouts are searched too. ``rules``: further rules on layouts for each family;
-    ``factors``: levels by the name of an engine.
+    ``levels`` by the name of an engine.
     """
 
     families: tuple[Family, ...]
@@ -47,7 +48,7 @@ class ServingSpace:
     sizes: tuple[int, ...] = ()
     top: int = 5
     rules: Mapping[Family, tuple[LayoutRule, ...]] = field(default_factory=dict)
-    factors: Mapping[str, LevelFactors] = field(default_factory=dict)
+    levels: Mapping[str, Level] = field(default_factory=dict)
     chunks: tuple[int, ...] = CHUNKS
 
 
@@ -130,7 +131,7 @@ def family_searches(space: ServingSpace, goal: Goal) -> list[FamilySearches]:
 def _searches_of(number: int, family: Family, space: ServingSpace, goal: Goal) -> FamilySearches:
     sizes = (space.devices, *space.sizes)
     layouts = replica_layouts(family.served.model.architecture, sizes, space.rules.get(family, ()))
-    limits = space.limits.for_levels(space.factors.get(family.stack, PLAIN))
+    limits = space.limits.at_level(space.levels.get(family.stack))
     mixed = family.served.engine.mixed_batches
     serve, refused = replica_designs(family, layouts, space.chunks, limits.shape, mixed=mixed)
     for reason, count in layouts.refused.items():

@@ -93,9 +93,10 @@ class TwoPoolSearch:
         decode = self.space.tabulated(splits, self.space.caps(splits))
         steady = disaggregated_state(self.space.pair(splits, decode))
         held = (steady.ttft_s <= limits.ttft_s * UNCERTAIN) & (steady.tpot_s <= limits.tpot_s * UNCERTAIN)
-        latency = (steady.ttft_s + limits.steps * steady.tpot_s) / UNCERTAIN
+        faster = limits.most_faster
+        latency = (steady.ttft_s + limits.steps * steady.tpot_s) / UNCERTAIN / faster
         score = self.space.goal.score(
-            steady.requests_per_s * UNCERTAIN, self.space.devices_of(splits), latency
+            steady.requests_per_s * UNCERTAIN * faster, self.space.devices_of(splits), latency
         )
         return np.where(held, score, -inf)
 
@@ -114,7 +115,8 @@ class TwoPoolSearch:
                 a, b = np.where(fine, middle, a), np.where(fine, b, middle)
             high = np.where(held, most, np.exp(b))
         requests = np.asarray(pair.requests_per_s(high))
-        latency = self.space.limits.steps * np.asarray(decode.decode_s(low)) / UNCERTAIN
+        faster = UNCERTAIN * self.space.limits.most_faster
+        latency = self.space.limits.steps * np.asarray(decode.decode_s(low)) / faster
         devices = self.space.devices_of(splits)
         if self.space.goal.objective == "cost":
             fewest = np.maximum(
@@ -124,7 +126,7 @@ class TwoPoolSearch:
             devices = (
                 devices - (splits.fill_replicas - fewest) * self.space.fill.designs.devices[splits.prefill]
             )
-        return np.where(least | held, self.space.goal.score(requests * UNCERTAIN, devices, latency), -inf)
+        return np.where(least | held, self.space.goal.score(requests * faster, devices, latency), -inf)
 
     def evaluate(self, splits: PoolSplits, *, any_means: bool = False) -> Table:
         """Return the splits that keep the limits, with their means; ``any_means``: all that have means."""
@@ -202,7 +204,7 @@ class TwoPoolSearch:
             write.pool(splits.write_replicas.astype(float), np.where(caps > 0, caps, inf)),
             limits.load(concurrency, rate),
         )
-        steady = state.steady
+        means = limits.means(state.steady, concurrency)
         table = table_of(
             len(splits),
             family=self.family,
@@ -213,12 +215,9 @@ class TwoPoolSearch:
             max_sequences=caps,
             concurrency=np.nan_to_num(concurrency),
             devices=self.space.devices_of(splits),
-            ttft_s=steady.ttft_s,
-            tpot_s=steady.tpot_s,
-            latency_s=steady.ttft_s + limits.steps * steady.tpot_s,
-            requests_per_s=steady.requests_per_s,
+            ttft_s=means.ttft_s,
+            tpot_s=means.tpot_s,
+            latency_s=means.ttft_s + limits.steps * means.tpot_s,
+            requests_per_s=means.requests_per_s,
         )
-        if any_means:
-            return table
-        held = (table["ttft_s"] <= limits.ttft_s) & (table["tpot_s"] <= limits.tpot_s)
-        return table[held]
+        return table if any_means else table[limits.held(means)]
