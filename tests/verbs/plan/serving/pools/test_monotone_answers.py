@@ -33,7 +33,7 @@ def best(model, engine, devices, asked, objective="throughput"):
     return table[0] if len(table) else None
 
 
-@settings(max_examples=40)
+@settings(max_examples=8)
 @given(**QUESTIONS)
 @example(("llama-3.1-70b", "h200-sxm-141gb"), "tensorrt-llm", 8, 4, (4000, 1000), 2.0, 0.03)
 def test_more_devices_write_as_many_tokens_each(model, engine, devices, times, tokens, ttft_s, tpot_s):
@@ -44,7 +44,7 @@ def test_more_devices_write_as_many_tokens_each(model, engine, devices, times, t
         assert more["requests_per_s"] >= times * one["requests_per_s"] * ENOUGH
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(**QUESTIONS, clients=st.integers(1, 200))
 def test_more_devices_serve_more_clients_as_quickly(
     model, engine, devices, times, tokens, ttft_s, tpot_s, clients
@@ -56,7 +56,7 @@ def test_more_devices_serve_more_clients_as_quickly(
         assert more["requests_per_s"] >= times * one["requests_per_s"] * ENOUGH
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(**QUESTIONS, rate=st.floats(0.1, 40))
 def test_a_larger_rate_takes_no_more_devices_each(
     model, engine, devices, times, tokens, ttft_s, tpot_s, rate
@@ -68,7 +68,7 @@ def test_a_larger_rate_takes_no_more_devices_each(
         assert best(model, engine, times * devices, asked, "cost")["devices"] <= times * one["devices"]
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(**QUESTIONS)
 def test_more_devices_cost_no_more_for_a_token(model, engine, devices, times, tokens, ttft_s, tpot_s):
     asked, goal = limits(*tokens, ttft_s=ttft_s, tpot_s=tpot_s), Goal("cost", 2.0, given_rate=False)

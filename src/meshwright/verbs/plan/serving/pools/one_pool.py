@@ -1,7 +1,7 @@
 """Search of plans of one pool that serves: replicas of one design, their number, and the concurrency or a limit.
 
 Without a load every design is given as many clients as keep the limits, with the numbers of replicas that fill the
-cluster (``replica_counts.py``). At a concurrency all numbers of replicas are alternatives; where TPOT would be too long
+cluster (``search/serving/replica_counts.py``). At a concurrency all numbers of replicas are alternatives; where TPOT would be too long
 ``max_sequences`` holds it, and requests wait. At a rate a design needs ⌈rate/largest rate of a replica⌉ replicas.
 """
 

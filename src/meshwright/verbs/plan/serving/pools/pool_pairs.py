@@ -31,7 +31,7 @@ class PrefillSide:
 
     @classmethod
     def of(cls, designs: ReplicaDesigns, limits: LoadLimits) -> "PrefillSide":
-        """Return the designs and their seconds; of equal devices and links only those that no other one beats."""
+        """Return the designs and their seconds, without designs that others of equal devices and links beat."""
         phases, _ = designs.phases(limits.shape)
         full = np.broadcast_to(phases.full_s, (len(designs),)).astype(float)
         own = np.broadcast_to(phases.at(np.zeros(len(designs))).own_s, (len(designs),)).astype(float)
