@@ -53,7 +53,7 @@ def table_rows(path: str) -> list[ServingRow]:
 
 @dataclass(frozen=True)
 class LatticeErrors:
-    """Errors of an engine's runs in one pool at all points of the lattice: ``errors`` (points, runs, metrics)."""
+    """Errors of an engine's runs at all points of the lattice: ``errors`` (points, runs, metrics)."""
 
     runs: RunErrors
     errors: Floats
@@ -87,8 +87,8 @@ def _place(axis: Floats, value: float) -> tuple[int, float]:
 
 
 def lattice_errors(rows: Sequence[ServingRow], engine: str) -> LatticeErrors:
-    """Predict the runs of an engine in one pool at all points of the lattice."""
-    used = [row for row in rows if row.inputs.engine == engine and len(row.inputs.workers) == 1]
+    """Predict the runs of an engine at all points of the lattice."""
+    used = [row for row in rows if row.inputs.engine == engine]
     inputs = [row.inputs for row in used]
     found = []
     for numbers in product(*LATTICE):
@@ -135,7 +135,7 @@ def simplex_minimum(loss: Callable[[Floats], float], start: Floats, sides: Seque
 
 
 def read_numbers() -> dict[Group, list[float]]:
-    """Return an engine's numbers by the group that was left out; of groups in two pools only, those of ``ALL``."""
+    """Return an engine's numbers by the group that was left out; ``ALL`` with its name: none was."""
     with FILE.open(encoding="utf-8") as lines:
         return {
             Group(row["model"], row["device"], row["engine"]): [float(row[name]) for name in NAMES]
