@@ -9,7 +9,8 @@ from rendered_text import HOSTILE, rendered
 from meshwright import api
 from meshwright.present.console import shown_mfu
 from meshwright.present.plan_answers.summary import render_summary
-from meshwright.search.choice_reasons import Reason, strongest_reasons
+from meshwright.search.choice_reasons import strongest_reasons
+from meshwright.search.reasons import Reason
 from meshwright.units import format_seconds
 
 LONG = "a very long name of a file or a cluster " * 12

@@ -4,7 +4,6 @@ Works on the evaluated arrays, so every sentence rests on numbers that were comp
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from meshwright.plans.choices import CHOICES
 from meshwright.plans.choices.plan_choice import format_choice
 from meshwright.search.algorithms.exhaustive import RankedPlans
+from meshwright.search.reasons import Reason
 from meshwright.search.space.choices import DEFERRED_CHOICE, SEARCHED_CHOICES
 from meshwright.units import format_bytes, format_seconds
 
@@ -21,23 +21,6 @@ FIELDS = (
 )
 """What the best plans with other values tell of. What is chosen later is told of by the same plan with other values."""
 MOST_VALUES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why one field has its value. ``text`` says what the best plans with other values cost.
-
-    ``loss``: how much longer a step takes with the best other value, as a fraction; infinite where none other fits.
-    """
-
-    field: str
-    value: str
-    text: str
-    loss: float = 0.0
-
-    def to_json(self) -> dict[str, str]:
-        """JSON-ready data."""
-        return {"field": self.field, "value": self.value, "reason": self.text}
 
 
 def explain_choices(found: RankedPlans, row: int, fields: tuple[str, ...] = FIELDS) -> list[Reason]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from meshwright.plans.forms.short import Recompute
 from meshwright.search.algorithms.exhaustive import Evaluate, RankedPlans, ranked
-from meshwright.search.choice_reasons import FIELDS, Reason, relative_step_time
+from meshwright.search.choice_reasons import FIELDS, relative_step_time
+from meshwright.search.reasons import Reason
 from meshwright.units import format_bytes
 
 TRIED = 32

@@ -60,7 +60,7 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
         table.add_row(
             str(number),
             escape(plan["stack"]),
-            escape("; ".join(_pool(name, pool) for name, pool in plan["pools"].items())),
+            escape("\n".join(_pool(name, pool) for name, pool in plan["pools"].items())),
             str(devices),
             f"{load:,}" if load else f"{workload['rate_per_s']:g}/s",
             _seconds(serving["ttft_s"]),

@@ -25,7 +25,7 @@ from meshwright.plans.setting import Setting
 from meshwright.program.expert_dispatch.fanout_from_router_counts import router_counts
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.lowering.block_items import BLOCK_PASSES
-from meshwright.search.choice_reasons import Reason
+from meshwright.search.reasons import Reason
 from meshwright.verbs.plan.proposal import Proposal
 
 FIELD = "expert_order"

@@ -14,7 +14,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import NodeOrder
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.setting import Setting
-from meshwright.search.choice_reasons import Reason
+from meshwright.search.reasons import Reason
 from meshwright.verbs.plan.proposal import Proposal
 from meshwright.verbs.predict.slow_links import placement_task, slow_link_effects
 

@@ -27,7 +27,8 @@ from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.search.algorithms.exhaustive import RankedPlans, search_plans
-from meshwright.search.choice_reasons import Reason, explain_choices
+from meshwright.search.choice_reasons import explain_choices
+from meshwright.search.reasons import Reason
 from meshwright.search.space.choices import DEFERRED_CHOICE
 from meshwright.search.space.variants import with_every_later
 from meshwright.search.stage_rebalancing import BY_STAGE, RebalancedPlan, explain_stages

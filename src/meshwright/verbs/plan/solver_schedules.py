@@ -34,7 +34,8 @@ from meshwright.schedules.solve import (
     solve_task,
 )
 from meshwright.search.algorithms.exhaustive import MATTERS, RankedPlans, rank
-from meshwright.search.choice_reasons import Reason, relative_step_time
+from meshwright.search.choice_reasons import relative_step_time
+from meshwright.search.reasons import Reason
 from meshwright.search.stage_rebalancing import RebalancedPlan
 from meshwright.stack.stack import OWN_STACK, Stack
 from meshwright.units import format_seconds

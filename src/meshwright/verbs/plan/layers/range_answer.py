@@ -19,7 +19,8 @@ from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.setting import Setting
 from meshwright.search.algorithms.exhaustive import RankedPlans
-from meshwright.search.choice_reasons import Reason, relative_step_time
+from meshwright.search.choice_reasons import relative_step_time
+from meshwright.search.reasons import Reason
 from meshwright.verbs.plan.layers.range_search import (
     RangedPlan,
     RangeSearch,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.search.choice_reasons import Reason
+from meshwright.search.reasons import Reason
 from meshwright.verbs.plan.serving.searched_cluster import SearchedCluster
 
 NO_OTHER = "no other one keeps the limits, or bounds rule it out"

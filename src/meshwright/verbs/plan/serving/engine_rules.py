@@ -14,13 +14,12 @@ from meshwright.cluster.cluster import Pool as DevicePool
 from meshwright.errors import Problem
 from meshwright.frameworks.serving.engine_facts import EngineFacts, engine_facts
 from meshwright.frameworks.serving.export_limits import POOL_RULES, serving_export_problems
-from meshwright.frameworks.serving.serving_targets import SERVING_TARGETS
 from meshwright.model.architecture import Architecture
 from meshwright.plans.serving.replica_layout import ReplicaLayout
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_plan import Pool
 from meshwright.search.serving.replica_layouts import NAMES, LayoutRule, Rows
-from meshwright.stack.serving.serving_stack import NamedEngine
+from meshwright.stack.serving.serving_stack import GENERIC_ENGINE, NamedEngine
 from meshwright.verbs.plan.serving.pools.replica_designs import Family
 
 
@@ -29,7 +28,7 @@ def engine_rules(family: Family, devices: DevicePool) -> tuple[LayoutRule, ...]:
     node = devices.node.devices
     rules = [LayoutRule("replicas of that size leave gaps on nodes", partial(_fills_nodes, node))]
     target = NamedEngine.of(family.stack).name
-    if target in SERVING_TARGETS:
+    if target != GENERIC_ENGINE:
         facts = engine_facts(target)
         reason = f"{facts.full_name} does not run the degrees or the number formats"
         rules.append(LayoutRule(reason, partial(_allowed, facts, family)))
@@ -39,7 +38,7 @@ def engine_rules(family: Family, devices: DevicePool) -> tuple[LayoutRule, ...]:
 def export_problems(resolved: ResolvedServing) -> Iterator[Problem]:
     """Yield what the export to a plan's engine refuses; nothing for an engine that nothing is exported to."""
     target = NamedEngine.of(resolved.plan.stack).name
-    if target in SERVING_TARGETS:
+    if target != GENERIC_ENGINE:
         yield from serving_export_problems(target, resolved)
 
 

@@ -14,7 +14,7 @@ from meshwright.plans.files.plan_file import dump_plan
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_file import ServingFile
 from meshwright.result import ServingReport
-from meshwright.search.choice_reasons import Reason
+from meshwright.search.reasons import Reason
 from meshwright.search.serving.candidate_table import Table, pareto
 from meshwright.verbs.plan.serving.choices_of_plans import choice_reasons
 from meshwright.verbs.plan.serving.engine_rules import export_problems

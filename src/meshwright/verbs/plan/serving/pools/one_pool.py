@@ -1,8 +1,8 @@
 """Search of plans of one pool that serves: replicas of one design, their number, and the concurrency or a limit.
 
 Without a load every design is given as many clients as keep the limits, with the numbers of replicas that fill the
-cluster (``search/serving/replica_counts.py``). At a concurrency all numbers of replicas are alternatives; where TPOT would be too long
-``max_sequences`` holds it, and requests wait. At a rate a design needs ⌈rate/largest rate of a replica⌉ replicas.
+cluster. At a concurrency the numbers of ``search/serving/replica_counts.py`` are alternatives; where TPOT would be too
+long ``max_sequences`` holds it, and requests wait. At a rate a design needs ⌈rate/largest rate of a replica⌉ replicas.
 """
 
 from collections import Counter
@@ -97,8 +97,7 @@ class OnePoolSearch:
             return None, Counter()
         phases, _ = self.designs.phases(self.limits.shape)
         largest = largest_load(phases, self.designs.family.served.waiting, self.limits)
-        most = most_sequences(phases, self.limits.tpot_s, mixed=self.designs.mixed)
-        return self._alternatives(phases, largest, most), self._refused(largest, most)
+        return self._alternatives(phases, largest), self._refused(largest)
 
     def evaluate(self, alternatives: Alternatives, *, any_means: bool = False) -> Table:
         """Return the alternatives that keep the limits, with their means; ``any_means``: all that have means."""
@@ -123,10 +122,10 @@ class OnePoolSearch:
         )
         return table if any_means else table[limits.held(means)]
 
-    def _alternatives(self, phases: PhaseTimes, largest: LargestLoad, most: Floats) -> Alternatives:
+    def _alternatives(self, phases: PhaseTimes, largest: LargestLoad) -> Alternatives:
         limits = self.limits
         if limits.concurrency is not None:
-            return self._at_concurrency(phases, limits.concurrency, largest, most)
+            return self._at_concurrency(phases, limits.concurrency, largest)
         if limits.rate_per_s is not None:
             return self._at_rate(limits.rate_per_s, largest)
         return self._at_largest(largest)
@@ -170,9 +169,8 @@ class OnePoolSearch:
         table = np.unique(np.concatenate(found), axis=0)
         return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
-    def _at_concurrency(
-        self, phases: PhaseTimes, concurrency: int, largest: LargestLoad, most: Floats
-    ) -> Alternatives:
+    def _at_concurrency(self, phases: PhaseTimes, concurrency: int, largest: LargestLoad) -> Alternatives:
+        most = most_sequences(phases, self.limits.tpot_s, mixed=self.designs.mixed)
         ranks = self.designs.batches
         cap = np.floor(most * (1 + 1e-12) / ranks) * ranks
         least = largest.least_ttft_s + self.limits.steps * largest.least_tpot_s
@@ -215,9 +213,9 @@ class OnePoolSearch:
             (largest.least_ttft_s + self.limits.steps * largest.least_tpot_s)[design] / ROUNDING,
         )
 
-    def _refused(self, largest: LargestLoad, most: Floats) -> Counter[str]:
+    def _refused(self, largest: LargestLoad) -> Counter[str]:
         limits = self.limits
-        slow = (largest.least_tpot_s > limits.tpot_s) | (most <= 0)
+        slow = largest.least_tpot_s > limits.tpot_s
         late = ~slow & (largest.least_ttft_s > limits.ttft_s) & ~largest.carries
         both = ~slow & ~late & ~largest.carries & (limits.concurrency is None)
         needed = np.ceil((limits.rate_per_s or 0.0) / np.maximum(largest.requests_per_s, 1e-300))
