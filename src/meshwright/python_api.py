@@ -22,8 +22,8 @@ from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
-from meshwright.cli.terminal.validation_answer import print_validation
 from meshwright.cli.terminal.serving_search_answer import planned_serving
+from meshwright.cli.terminal.validation_answer import print_validation
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
