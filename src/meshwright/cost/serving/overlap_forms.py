@@ -31,6 +31,8 @@ from meshwright.program.serving.iteration_items import iteration_items
 
 MULTIMEM = "multimem_slowdown"
 """Constant of collectives that leave nearly all processors to kernels."""
+REDUCED_PARTS = {"all-reduce": 0.5, "reduce-scatter": 1.0}
+"""Part of a collective that reduces."""
 
 
 def block_form_seconds(block: Block, local: ServingLocal, overlap: str) -> Number:
@@ -98,16 +100,18 @@ def _tiles(block: Block, local: ServingLocal) -> Number:
     product: Number = 0.0
     for item in iteration_items(block, local):
         seconds = item_seconds(item, local)
-        if isinstance(item, Collective) and item.kind in ("all-reduce", "reduce-scatter"):
-            part = 0.5 if item.kind == "all-reduce" else 1.0
-            hidden = (
-                product + part * np.asarray(seconds) - together(product, part * np.asarray(seconds), slowdown)
-            )
-            seconds = seconds - np.maximum(hidden, 0.0)
+        if isinstance(item, Collective):
+            seconds = seconds - tile_hidden_seconds(product, seconds, item.kind, slowdown)
         is_product = isinstance(item, Compute) and isinstance(item.operator, Linear | ExpertLinear)
         product = seconds if is_product else 0.0
         total = total + seconds
     return total
+
+
+def tile_hidden_seconds(product: Number, collective: Number, kind: str, slowdown: float) -> Number:
+    """Return the seconds of a collective that hide behind the tiles of the product before it."""
+    scattered = REDUCED_PARTS.get(kind, 0.0) * np.asarray(collective)
+    return np.maximum(product + scattered - together(product, scattered, slowdown), 0.0)
 
 
 def _nano_batches(block: Block, local: ServingLocal) -> Number:
