@@ -8,7 +8,7 @@ grouped     t = t0 + F/(e'·P_f) + bytes/(b'·BW), F with half a small tile of p
             .08 of the peak at 32 rows an expert, .25 at 128, .45 at 512 where the plateau is .74.
 all-reduce  inside a domain of NVLink the curve of a custom kernel in a graph, t = α + V/B·((V + V0)/V)^q with
             V = 2(n−1)/n·bytes (``data/all_reduce.csv``); else the library's, as for training.
-others      α + bytes/B on the library's curve.
+others      α + bytes/B on the library's curve. Between domains, too, the launches of a graph do not wait for processes.
 pass        t = t0 + bytes/(η·BW).
 """
 
@@ -155,8 +155,12 @@ class ServingTimes:
         return custom if within.all() else np.where(within, custom, library)
 
     def library_all_reduce(self, logical_bytes: Number, ranks: Number) -> Number:
-        """Return the seconds of the library's all-reduce, as for training."""
-        return self.forms.collective("all-reduce", logical_bytes, ranks, np.minimum(ranks, self.forms.domain))
+        """Return the seconds of the library's all-reduce, as for training; between domains in a graph."""
+        whole = self.forms.collective(
+            "all-reduce", logical_bytes, ranks, np.minimum(ranks, self.forms.domain)
+        )
+        across = (np.asarray(ranks) > self.forms.domain) & (np.asarray(whole) > 0)
+        return np.where(across, whole - self._launched_apart_s, whole)
 
     @property
     def has_multimem(self) -> bool:
@@ -167,7 +171,8 @@ class ServingTimes:
     def exchange(self, kind: str, logical_bytes: Number, ranks: Number) -> Number:
         """Return the seconds of an all-gather, reduce-scatter or all-to-all of ``ranks``; 0 for one.
 
-        Within a domain a kernel of a graph has the latency of one process.
+        Within a domain a kernel of a graph has the latency of one process; between domains it has none for processes
+        that launch apart.
         """
         if np.all(np.asarray(ranks) == 1):
             return 0.0
@@ -176,8 +181,14 @@ class ServingTimes:
         saved = np.maximum(
             self.forms.over(kind, ranks, local).latency_s - self.constants["gather_latency_s"], 0.0
         )
-        within = (np.asarray(ranks) <= self.forms.domain) & (whole > 0)
-        return np.where(within, whole - saved, whole)
+        within = np.asarray(ranks) <= self.forms.domain
+        return np.where(whole > 0, whole - np.where(within, saved, self._launched_apart_s), 0.0)
+
+    @property
+    def _launched_apart_s(self) -> float:
+        """Seconds that a collective of processes which launch apart takes longer than one of graphs."""
+        apart = self.forms.constants["multi_process_latency_s"]
+        return max(apart - self.constants["gather_latency_s"], 0.0)
 
 
 def serving_times_for(pool: Pool) -> ServingTimes:
