@@ -96,6 +96,7 @@ def plan(
     price: str = "on-demand",
     assume: Iterable[str] | None = None,
     constants: Constants | None = None,
+    calibration: PathLike | None = None,
     why: bool = False,
     output: PathLike | None = None,
     csv: PathLike | None = None,

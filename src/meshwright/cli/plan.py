@@ -8,7 +8,7 @@ import typer
 from meshwright.cli.options import objective_options as goals
 from meshwright.cli.options import plan_options as options
 from meshwright.cli.options import serving_options as serving
-from meshwright.cli.options.shared_options import AsJson, Constants, Debug
+from meshwright.cli.options.shared_options import AsJson, Calibration, Constants, Debug
 from meshwright.cli.options.workload_options import size_option
 from meshwright.cli.terminal.output import (
     errors_as_messages,
@@ -75,6 +75,7 @@ def plan(
     price: goals.PriceTerm = "on-demand",
     assume: goals.Assume = None,
     constants: Constants = None,
+    calibration: Calibration = None,
     output: options.Output = None,
     csv: goals.ClusterCsv = None,
     markdown: goals.ClusterMarkdown = None,

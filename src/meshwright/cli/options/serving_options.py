@@ -35,7 +35,7 @@ AllowQuantise = Annotated[
 ]
 SERVING = (
     *("input_tokens", "output_tokens", "concurrency", "rate", "max_ttft_ms", "max_tpot_ms"),
-    "allow_quantise",
+    *("allow_quantise", "calibration"),
 )
 """Options of plans that serve alone."""
 ASKS_TO_SERVE = ("input_tokens", "output_tokens")

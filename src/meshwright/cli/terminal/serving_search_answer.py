@@ -40,7 +40,7 @@ def planned_serving(given: Mapping[str, Any], usual: Mapping[str, Any]) -> Answe
     )
 
 
-def refuse_serving_options(given: Mapping[str, Any]) -> None:
+def refuse_options_of_requests(given: Mapping[str, Any]) -> None:
     """Raise InputError for options of plans that serve, in a question of a plan that trains."""
     rule = "is an option for plans that serve, which --input-tokens and --output-tokens ask for"
     problems = [
@@ -79,6 +79,6 @@ def _several(value: Any) -> tuple[str, ...]:
 
 AS_THEY_ARE = (
     *("input_tokens", "output_tokens", "concurrency", "rate", "max_ttft_ms", "max_tpot_ms"),
-    *("stack", "objective", "top", "price"),
+    *("stack", "objective", "top", "price", "calibration"),
 )
 """Options that need no reading."""

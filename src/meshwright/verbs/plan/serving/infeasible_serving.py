@@ -67,7 +67,7 @@ def _nearest(question: CheckedServingRequest, searched: Sequence[SearchedCluster
             continue
         near = replace(one, found=replace(one.found, designs=designs))
         file, resolved = near.plan(table[0])
-        report = serving_report(resolved)
+        report = serving_report(resolved, question.levels)
         part = float(worst_part(table, question.limits)[0])
         part = inf if np.isnan(part) else part
         answer = {

@@ -139,6 +139,7 @@ def serving_space(question: CheckedServingRequest, offers: tuple[Offer, ...]) ->
         sizes=sizes,
         top=question.request.top,
         rules={family: engine_rules(family, pool) for family in families},
+        levels={stack: question.level(stack, pool.device.id) for stack in question.stacks},
     )
     return space, goal
 

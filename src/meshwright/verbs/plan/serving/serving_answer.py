@@ -117,7 +117,7 @@ def answer_serving(request: ServingRequest, wrong: Iterable[Problem] = ()) -> Se
 
 def predicted(resolved: ResolvedServing, question: CheckedServingRequest) -> ServingReport:
     """Return the Report of a found plan, with doubts about it as remarks."""
-    report = serving_report(resolved)
+    report = serving_report(resolved, question.levels)
     doubts = (*map(str, serving_problems(report, resolved)), *question.terms.remarks([resolved.cluster]))
     exports = (f"export refuses it: {problem}" for problem in export_problems(resolved))
     return replace(report, remarks=(*report.remarks, *doubts, *exports))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from meshwright.cluster.catalog_prices import ON_DEMAND
+from meshwright.cost.serving.level_calibration import given_levels
+from meshwright.cost.serving.levels import Level, LevelTable, level_of
 from meshwright.economy.cluster_offers import Offer, offers
 from meshwright.economy.tokens_and_assumptions import TrainingTerms, parse_terms
 from meshwright.errors import InputError, Problem, attempted, nearest
@@ -20,7 +22,7 @@ from meshwright.plans.serving.rules.serving_rule_input import ServingRuleInput
 from meshwright.plans.serving.serving_file import ServingWorkloadSpec
 from meshwright.plans.serving.serving_plan import ServingPlan
 from meshwright.search.serving.candidate_table import OBJECTIVES, ServingObjective
-from meshwright.stack.serving.serving_stack import ENGINES, GENERIC_ENGINE
+from meshwright.stack.serving.serving_stack import ENGINES, GENERIC_ENGINE, NamedEngine
 from meshwright.verbs.plan.serving.pools.load_limits import LoadLimits
 
 COMPARED = tuple(name for name in ENGINES if name != GENERIC_ENGINE)
@@ -38,7 +40,7 @@ class ServingRequest:
     """The options of a question. ``concurrency`` and ``rate`` None: the concurrency is searched.
 
     ``allow_quantise``: number formats that weights and caches may have besides the released ones. ``stack`` None: the
-    engines are compared. ``objective`` None: cost at a rate, else throughput.
+    engines are compared. ``objective`` None: cost at a rate, else throughput. ``calibration``: a file of levels.
     """
 
     model: str
@@ -55,6 +57,7 @@ class ServingRequest:
     top: int = 5
     price: str = ON_DEMAND
     assume: tuple[str, ...] = ()
+    calibration: str | None = None
 
     @property
     def workload(self) -> dict[str, object]:
@@ -82,6 +85,11 @@ class CheckedServingRequest:
     workload: ServingWorkloadSpec
     stacks: tuple[str, ...]
     objective: ServingObjective
+    levels: LevelTable | None = None
+
+    def level(self, stack: str, device: str) -> Level:
+        """Return the level of the model on a device under an engine."""
+        return level_of(self.model.name, device, NamedEngine.of(stack).name, self.levels)
 
     @property
     def limits(self) -> LoadLimits:
@@ -104,6 +112,7 @@ def check_serving_request(request: ServingRequest, wrong: Iterable[Problem] = ()
     model = attempted(lambda: load_model(request.model), problems)
     offered = attempted(lambda: offers(request.on), problems)
     terms = attempted(lambda: parse_terms(None, request.assume, request.price), problems)
+    levels = attempted(lambda: given_levels(request.calibration), problems)
     workload = _workload(request, problems)
     if workload is not None:
         problems += _length_problems(workload, model)
@@ -117,7 +126,7 @@ def check_serving_request(request: ServingRequest, wrong: Iterable[Problem] = ()
     stacks = COMPARED if request.stack is None else (request.stack,)
     objective = request.objective or ("cost" if request.rate is not None else "throughput")
     named: ServingObjective = next(name for name in OBJECTIVES if name == objective)
-    return CheckedServingRequest(request, model, offered, terms, workload, stacks, named)
+    return CheckedServingRequest(request, model, offered, terms, workload, stacks, named, levels)
 
 
 def _option_problems(request: ServingRequest) -> Iterator[Problem]:

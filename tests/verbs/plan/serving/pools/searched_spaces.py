@@ -46,8 +46,11 @@ def limits(input_tokens, output_tokens, **others):
     return LoadLimits(lengths=RequestLengths.fixed(input_tokens, output_tokens), **others)
 
 
-def found(families, asked, devices, objective="throughput", chunks=CHUNKS):
-    space = ServingSpace(families=tuple(families), limits=asked, devices=devices, chunks=chunks)
+def found(families, asked, devices, objective="throughput", level=None):
+    levels = {} if level is None else {one.stack: level for one in families}
+    space = ServingSpace(
+        families=tuple(families), limits=asked, devices=devices, chunks=CHUNKS, levels=levels
+    )
     return search_serving(space, Goal(objective, 2.0, asked.rate_per_s is not None))
 
 

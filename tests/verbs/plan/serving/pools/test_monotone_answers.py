@@ -6,6 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from searched_spaces import family, found, limits
 
+from meshwright.cost.serving.levels import Level, LevelOf
 from meshwright.search.serving.candidate_table import Goal
 from meshwright.verbs.plan.serving.pools.two_pools import TwoPoolSearch
 
@@ -28,8 +29,14 @@ QUESTIONS = {
 }
 
 
-def best(model, engine, devices, asked, objective="throughput"):
-    table = found([family(*model, engine, devices)], asked, devices, objective).table
+def level(ttft, tpot):
+    """Return the level of measured runs that take so many times the predicted seconds."""
+    factors = (LevelOf(np.log(ttft), 0.1), LevelOf(np.log(tpot), 0.1), LevelOf(0.0, 0.1))
+    return Level(*factors, rows=5, name="a test")
+
+
+def best(model, engine, devices, asked, objective="throughput", level=None):
+    table = found([family(*model, engine, devices)], asked, devices, objective, level).table
     return table[0] if len(table) else None
 
 
@@ -42,6 +49,20 @@ def test_more_devices_write_as_many_tokens_each(model, engine, devices, times, t
     if one is not None:
         more = best(model, engine, times * devices, asked)
         assert more["requests_per_s"] >= times * one["requests_per_s"] * ENOUGH
+
+
+@settings(max_examples=8)
+@given(**QUESTIONS, factors=st.sampled_from(((2.0, 1.1), (1.3, 0.8), (0.7, 1.2))))
+def test_levels_of_measured_runs_change_nothing_of_this(
+    model, engine, devices, times, tokens, ttft_s, tpot_s, factors
+):
+    asked, measured = limits(*tokens, ttft_s=ttft_s, tpot_s=tpot_s), level(*factors)
+    one = best(model, engine, devices, asked, level=measured)
+    if one is not None:
+        more = best(model, engine, times * devices, asked, level=measured)
+        assert more["requests_per_s"] >= times * one["requests_per_s"] * ENOUGH
+        assert one["ttft_s"] <= ttft_s
+        assert one["tpot_s"] <= tpot_s
 
 
 @settings(max_examples=8)

@@ -51,16 +51,24 @@ class LoadLimits:
         return self.load(rate_per_s=nan if self.closed else 1.0)
 
     def at_level(self, level: Level | None) -> "LoadLimits":
-        """Return the limits of predicted means that keep the levelled ones within these."""
+        """Return the limits of predicted means that keep the levelled ones within these.
+
+        A wait for room has the level of TPOT, another first token its own: TTFT keeps its limit with either.
+        """
         if level is None:
             return self
-        ttft, tpot = self.ttft_s / level.ttft.factor, self.tpot_s / level.tpot.factor
-        return replace(self, ttft_s=ttft, tpot_s=tpot, level=level)
+        ttft, tpot = level.ttft.factor, level.tpot.factor
+        return replace(self, ttft_s=self.ttft_s / max(ttft, tpot), tpot_s=self.tpot_s / tpot, level=level)
 
     @property
     def most_faster(self) -> float:
         """Factor by which a level speeds requests up at most."""
         return 1.0 if self.level is None else max(1 / self.level.ttft.factor, 1 / self.level.tpot.factor)
+
+    @property
+    def shorter_waits_gain(self) -> bool:
+        """True where seconds that move from the first token to the further ones make no levelled request longer."""
+        return self.level is None or self.level.ttft.factor >= self.level.tpot.factor
 
     def means(self, steady: SteadyState, concurrency: Number) -> ServedMeans:
         """Return the means of steady states with their level; of one output token TPOT is 0."""
@@ -73,9 +81,7 @@ class LoadLimits:
         kind = LoadKind(concurrency=concurrency, rate_per_s=rate, steps=self.steps, waits=waits)
         return levelled(found, kind, self.level)
 
-    def held(self, means: ServedMeans) -> NDArray[np.bool_]:
-        """Return true where levelled means keep the limits."""
-        ttft, tpot = self.ttft_s, self.tpot_s
-        if self.level is not None:
-            ttft, tpot = ttft * self.level.ttft.factor, tpot * self.level.tpot.factor
-        return np.asarray((means.ttft_s <= ttft) & (means.tpot_s <= tpot))
+    def held(self, steady: SteadyState) -> NDArray[np.bool_]:
+        """Return true where steady states keep the limits."""
+        tpot = steady.tpot_s if self.steps > 0 else 0.0
+        return np.asarray((steady.ttft_s <= self.ttft_s) & (tpot <= self.tpot_s))

@@ -120,7 +120,7 @@ class OnePoolSearch:
             latency_s=means.ttft_s + limits.steps * means.tpot_s,
             requests_per_s=means.requests_per_s,
         )
-        return table if any_means else table[limits.held(means)]
+        return table if any_means else table[limits.held(state.steady)]
 
     def _alternatives(self, phases: PhaseTimes, largest: LargestLoad) -> Alternatives:
         limits = self.limits

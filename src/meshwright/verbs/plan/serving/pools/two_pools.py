@@ -154,13 +154,15 @@ class TwoPoolSearch:
         held = filled(pair, np.maximum(sequences, ranks), self.space.limits)[0]
         sequences = np.where(held, sequences, sequences - ranks)
         some = np.flatnonzero(sequences > 0)
-        tables = [self._partly_filled(splits, pair, batch)]
+        tables = []
+        if self.space.limits.shorter_waits_gain:
+            tables.append(self._partly_filled(splits, pair, batch))
         if len(some):
             fewer = self._trimmed(splits.take(some), sequences[some])
             phases, _ = self.space.write.designs.take(fewer.decode).phases(self.space.limits.shape)
             _, clients = filled(self.space.pair(fewer, phases), sequences[some], self.space.limits)
             tables.append(self._means(fewer, sequences[some], clients))
-        return np.concatenate(tables)
+        return np.concatenate(tables) if tables else table_of(0)
 
     def _partly_filled(self, splits: PoolSplits, pair: PoolPair, batch: Floats) -> Table:
         """Return splits at the most clients within the limits, which leave ``max_sequences`` some room.
@@ -220,4 +222,4 @@ class TwoPoolSearch:
             latency_s=means.ttft_s + limits.steps * means.tpot_s,
             requests_per_s=means.requests_per_s,
         )
-        return table if any_means else table[limits.held(means)]
+        return table if any_means else table[limits.held(state.steady)]
