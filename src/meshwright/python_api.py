@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meshwright import api
-from meshwright.calibration.calibrate_serving import ServingCalibration
 from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.options.serving_options import asks_to_serve
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
+from meshwright.cli.terminal.calibration_answer import calibrated
 from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
@@ -33,12 +33,10 @@ from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.plan_answers.serving_tables import render_any_explanation, render_serving_report
-from meshwright.present.runs.calibration import render_calibration
 from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
-from meshwright.present.runs.serving_calibration import render_serving_calibration
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.verification import render_verified
 from meshwright.present.svg.validation_scatter import scatter
@@ -440,13 +438,7 @@ def validate(
 def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:
     """Fit a cluster's constants or serving's levels to runs; ``ok`` is False where this does not reduce the error."""
     _check_all({"output": output})
-    found = api.calibrate(runs, on=on)
-    written = output if found.helps else None
-    if written:
-        text = found.file_text() if isinstance(found, ServingCalibration) else api.cluster_file(found)
-        write_whole(Path(written), text)
-    render = render_serving_calibration if isinstance(found, ServingCalibration) else render_calibration
-    return Answer(found.to_json(), lambda data: render(data, _text(written)), found.helps)
+    return calibrated(runs, on, output)
 
 
 def schedule(
