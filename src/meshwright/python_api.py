@@ -6,13 +6,11 @@ question without an answer raises InfeasibleError. Options that write a file tak
 
 import json
 from collections.abc import Iterable, Mapping
-from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
-from meshwright.cli.options.serving_options import asks_to_serve
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
@@ -22,7 +20,6 @@ from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
-from meshwright.cli.terminal.serving_search_answer import planned_serving
 from meshwright.cli.terminal.validation_answer import print_validation
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
@@ -103,16 +100,13 @@ def plan(
 ) -> Answer:
     """Search the best plans of a model on a cluster; of several models, those of the largest within the limits.
 
-    ``input_tokens`` and ``output_tokens`` in place of ``seq_len`` ask for plans that serve requests, with at most
-    ``max_ttft_ms`` and ``max_tpot_ms`` in the mean, at a ``concurrency`` or a ``rate`` per second.
+    ``input_tokens`` and ``output_tokens`` in place of ``seq_len`` ask for plans that serve (``docs/serving.md``).
     ``budget`` in US dollars, ``deadline`` in days, ``power`` in kW; ``sure`` is the probability with which they must
     hold. ``recommend``: "robust" for the plan with the least regret, "fastest" for the least predicted time.
     ``constants`` of the cost model by name, as a file or a mapping. ``why``: the answer prints every reason, plan and
     count, not the summary. ``report``: a page about the recommended plan, or with the reasons where there is none.
     """
     given = locals()
-    if asks_to_serve(given):
-        return planned_serving(given, {name: one.default for name, one in signature(plan).parameters.items()})
     with notebook_progress() as progress:
         return planned(given, progress)
 

@@ -1,6 +1,5 @@
 """``meshwright plan``: search the best plans for a model on a cluster."""
 
-import inspect
 from typing import Annotated
 
 import typer
@@ -90,8 +89,7 @@ def plan(
         if serving.asks_to_serve(given):
             from meshwright.cli.terminal.serving_search_answer import planned_serving
 
-            usual = {name: option.default for name, option in inspect.signature(plan).parameters.items()}
-            print_answer(planned_serving(given, usual), as_json)
+            print_answer(planned_serving(given), as_json)
             return
         from meshwright.cli.terminal.search_answer import planned
 

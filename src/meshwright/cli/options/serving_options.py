@@ -42,6 +42,15 @@ ASKS_TO_SERVE = ("input_tokens", "output_tokens")
 """Those that make a question one of serving."""
 SHARED = ("model", "on", "stack", "objective", "top", "price", "assume", "output", "why", "as_json", "debug")
 """Options of both kinds of plans."""
+TRAINING_DEFAULTS = {
+    "precision": "bf16",
+    "optimizer": "adamw",
+    "task": "pretrain",
+    "stages": "balanced",
+    "layers": "auto",
+    "recommend": "robust",
+}
+"""Values of options of plans that train which say nothing; the others are then absent."""
 
 
 class PlanCommand(TyperCommand):

@@ -12,9 +12,10 @@ from meshwright.cli.options.plan_options import images as read_images
 from meshwright.cli.options.plan_options import lengths, solving
 from meshwright.cli.options.plan_options import optimizer as read_optimizer
 from meshwright.cli.options.plan_options import routing as read_routing
+from meshwright.cli.options.serving_options import asks_to_serve
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import check_writable, error_data, write_all
-from meshwright.cli.terminal.serving_search_answer import refuse_options_of_requests
+from meshwright.cli.terminal.serving_search_answer import planned_serving, refuse_options_of_requests
 from meshwright.errors import InfeasibleError
 from meshwright.present.page.report_page import reasons_page, report_page
 from meshwright.present.plan_answers.plan_output import cluster_tables, render_plan_answer
@@ -25,6 +26,8 @@ Progress = Callable[[str, float], None]
 
 def planned(given: Mapping[str, Any], progress: Progress | None = None) -> Answer:
     """Answer ``plan`` with its arguments by name; ``progress`` is called with how far the search is."""
+    if asks_to_serve(given):
+        return planned_serving(given)
     refuse_options_of_requests(given)
     search = solving(given["solve"], given["solve_steps"], given["seed"])
     file, csv, markdown, report = (_path(given[name]) for name in ("output", "csv", "markdown", "report"))

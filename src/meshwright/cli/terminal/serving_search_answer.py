@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from meshwright.cli.options.serving_options import SERVING, SHARED
+from meshwright.cli.options.serving_options import SERVING, SHARED, TRAINING_DEFAULTS
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import check_writable, write_all
 from meshwright.errors import InputError, Problem
@@ -13,11 +13,11 @@ from meshwright.verbs.plan.serving.serving_answer import answer_serving
 from meshwright.verbs.plan.serving.serving_request import ServingRequest
 
 
-def planned_serving(given: Mapping[str, Any], usual: Mapping[str, Any]) -> Answer:
-    """Answer ``plan`` with its arguments by name; ``usual`` has the defaults of all."""
+def planned_serving(given: Mapping[str, Any]) -> Answer:
+    """Answer ``plan`` with its arguments by name."""
     file = None if given["output"] is None else Path(given["output"])
     models = [given["model"]] if isinstance(given["model"], str) else list(given["model"])
-    refused = [*_of_training(given, usual), *_of_models(models)]
+    refused = [*_of_training(given), *_of_models(models)]
     on = (given["on"],) if isinstance(given["on"], str) else tuple(given["on"])
     request = ServingRequest(
         model=models[0] if models else "",
@@ -52,11 +52,12 @@ def refuse_options_of_requests(given: Mapping[str, Any]) -> None:
         raise InputError(problems)
 
 
-def _of_training(given: Mapping[str, Any], usual: Mapping[str, Any]) -> Iterator[Problem]:
+def _of_training(given: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the options that only plans that train have."""
     rule = "is an option for plans that train, and --input-tokens asks for one that serves"
     for name, value in given.items():
-        if name in usual and name not in (*SERVING, *SHARED) and value not in (usual[name], None, (), []):
+        usual: tuple[Any, ...] = (TRAINING_DEFAULTS.get(name), None, (), [])
+        if name not in (*SERVING, *SHARED) and value not in usual:
             yield Problem(
                 name, value if isinstance(value, int | float) else str(value), rule, f"leave {name} out"
             )
