@@ -68,7 +68,7 @@ def load_serving(
 
     Raises InputError with all problems of a serving plan; ``constants`` are refused by name.
     """
-    text = json.dumps(path) if isinstance(path, Mapping) else read_file(path, "plan", "check the path")
+    text = json.dumps(path) if isinstance(path, Mapping) else _text(path)
     if not is_serving(text):
         return None
     read = parse_any_plan(text, "plan" if isinstance(path, Mapping) else str(path))
@@ -79,6 +79,14 @@ def load_serving(
     chosen = tuple(settings)
     file = with_settings(read, chosen) if chosen else read
     return LoadedServing(file, resolve_serving(file))
+
+
+def _text(path: str | Path) -> str:
+    """Return the text of a file; none if it cannot be read, which is reported with all that is wrong elsewhere."""
+    try:
+        return read_file(path, "plan", "check the path")
+    except InputError:
+        return ""
 
 
 def refuse_training_options(options: Mapping[str, object]) -> None:

@@ -186,7 +186,7 @@ class ServingTimes:
 
     @property
     def _launched_apart_s(self) -> float:
-        """Extra seconds of a collective whose processes launch apart, over one of graphs."""
+        """Extra seconds of a collective that every process launches by itself, over one of graphs."""
         apart = self.forms.constants["multi_process_latency_s"]
         return max(apart - self.constants["gather_latency_s"], 0.0)
 
