@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from serving_constants import read_numbers, with_numbers
+from serving_constants import ALL, read_numbers, with_numbers
 
 from meshwright.calibration.level_spreads import fit_spreads
 from meshwright.calibration.run_errors import Floats, RunErrors, run_errors
@@ -67,7 +67,7 @@ def times_without_groups(rows: Sequence[ServingRow]) -> RunTimes:
     for group, chosen in members.items():
 
         def engine_of(name: str, group: Group = group) -> ServingStack:
-            fitted = numbers.get(group)
+            fitted = numbers.get(group) or numbers.get(ALL._replace(engine=name))
             return with_numbers(name, fitted) if fitted else load_serving_stack(name)
 
         parts.append((chosen, predict_rows([rows[number].inputs for number in chosen], engine_of)))

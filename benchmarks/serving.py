@@ -164,7 +164,8 @@ of -49 %, its TPOT of -1 %. The samples overlap and are not the same.
 ## Each group left out
 
 A group is a model on a device under an engine ({len(known.spreads)} of them). Its level is 0, the three numbers of its
-engine were fitted without it ([serving-constants.csv](serving-constants.csv)), and the intervals come from other groups. Forms and constants of kernels were not fitted on whole runs.
+engine were fitted without it ([serving-constants.csv](serving-constants.csv)), and the intervals come from other
+groups. Forms and constants of kernels were not fitted on whole runs.
 
 Coverage {percent(coverage)} (target ≥ 97 %; AIConfigurator 40 %); intervals are to hold 75 to 85 %.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshwright.cost.serving.levels import Effect
 
 Floats = NDArray[np.float64]
-FREEDOM = 3.0
+FREEDOM = 2.0
 """Degrees of freedom of the rests: 2 to 4 predict runs of left-out groups alike, infinity worse."""
 STEPS = 60
 

@@ -2,7 +2,7 @@
 
 ``scale`` is the median absolute difference of runs from the level of the other runs of their group, over .6745;
 ``rest`` its 80 % quantile over 1.28; ``unknown`` that of the errors themselves; each by engine and pools. ``between``
-is the root mean square of the groups' levels with their doubt, those beyond 2.5 of it counted as 2.5. Scales and levels
+is the root mean square of the groups' levels with their doubt, those beyond 2 of it counted as 2. Scales and levels
 depend on each other and are iterated.
 """
 
@@ -21,7 +21,7 @@ MEDIAN = 0.6745
 """Standard deviations from the middle of a normal distribution to its 75 % quantile."""
 FEWEST_RUNS, FEWEST_GROUPS = 20, 2
 """An engine with fewer runs or groups has no spreads of its own."""
-FAR = 2.5
+FAR = 2.0
 STEPS = 8
 START = 0.2
 

@@ -145,3 +145,14 @@ def test_no_level_changes_nothing():
     plain = means(2.0, 0.1, 64 / (2 + 9.9))
     of = levelled(plain, loads(64), a_level())
     assert [value[0] for value in of] == pytest.approx([value[0] for value in plain])
+
+
+def test_a_metric_without_runs_has_the_inverse_factor_of_another():
+    group = Group("m", "d", "vllm")
+    slow = level_with(group, {"throughput": Effect(-0.4, 0.1, 5)}, SPREADS, False, "x")
+    assert (slow.ttft.log_factor, slow.tpot.log_factor) == (0.4, 0.4)
+    assert slow.tpot.log_sd == 0.25
+    of = levelled(means(2.0, 0.1, 64 / (2 + 9.9)), loads(64), slow)
+    assert of.requests_per_s[0] == pytest.approx(64 / (2 + 9.9) * np.exp(-0.4))
+    timed = level_with(group, {"tpot": Effect(0.3, 0.1, 5)}, SPREADS, False, "x")
+    assert (timed.throughput.log_factor, timed.ttft.log_factor) == (-0.3, 0.0)

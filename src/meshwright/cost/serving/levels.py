@@ -139,13 +139,19 @@ def level_of(
 
 
 def level_with(group: Group, effects: Effects, spreads: Spreads, disaggregated: bool, origin: str) -> Level:
-    """Return the level of a group with some effects; a metric without one has the doubt of an unknown group."""
+    """Return the level of a group with some effects.
+
+    A metric without one has the doubt of an unknown group, and the factor that Little's law tells of another metric:
+    times are the inverse of throughput, and throughput is that of the time per output token.
+    """
+    inverse: dict[Metric, Metric] = {"ttft": "throughput", "tpot": "throughput", "throughput": "tpot"}
 
     def of(metric: Metric) -> LevelOf:
         spread, effect = spread_in(spreads, metric, group.engine, disaggregated), effects.get(metric)
-        if effect is None:
-            return LevelOf(0.0, spread.unknown)
-        return LevelOf(effect.log_factor, hypot(effect.doubt, spread.rest))
+        if effect is not None:
+            return LevelOf(effect.log_factor, hypot(effect.doubt, spread.rest))
+        other = effects.get(inverse[metric])
+        return LevelOf(0.0 if other is None else -other.log_factor, spread.unknown)
 
     rows = max((effect.rows for effect in effects.values()), default=0)
     name = f"{group}, from {origin}" if effects else NO_LEVEL
