@@ -116,6 +116,8 @@ class Architecture:
     ``qk_norm``: queries and keys are normalised, each head by itself or, ``qk_norm_over_heads``, all heads together.
     ``attention_gate``: a gate as wide as the queries, projected with them, scales what attention returns.
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
+    ``parallel_parts``: a layer's mixer and feed-forward part read the result of one norm. ``head_bias``: the output
+    projection has a bias.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
     nothing here counts. ``numerics`` is what running the model needs in addition. ``released_weights`` is the number
@@ -143,6 +145,7 @@ class Architecture:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
+    head_bias: bool = False
     attention_sinks: bool = False
     attention_gate: bool = False
     dropout: bool = False
@@ -157,6 +160,7 @@ class Architecture:
     state_space: StateSpaceLayers | None = None
     encoder: Encoder | None = None
     residual_after_norm: bool = False
+    parallel_parts: bool = False
     windows: tuple[int | None, ...]
     next_token_layers: int = 0
     next_token_weight: float = 0.0

@@ -30,7 +30,7 @@ from meshwright.model.families.dense_decoders import (
     starcoder2,
 )
 from meshwright.model.families.gemma_decoders import gemma, gemma2, gemma3
-from meshwright.model.families.gpt2_and_bloom import bloom, gpt2
+from meshwright.model.families.gpt2_and_bloom import bloom, gpt2, gptj
 from meshwright.model.families.linear_attention_decoders import minimax
 from meshwright.model.families.moe_decoders import (
     deepseek_v2,
@@ -66,6 +66,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "glm_moe_dsa": glm_moe_dsa,
     "gpt2": gpt2,
     "gpt_oss": gpt_oss,
+    "gptj": gptj,
     "granite": llama,
     "granitemoehybrid": granitemoehybrid,
     "kimi_k2": deepseek_v3,

@@ -1,4 +1,4 @@
-"""Read the shapes of GPT-2 and BLOOM: LayerNorm, biases everywhere, ``n_layer``-style keys."""
+"""Read the shapes of GPT-2, GPT-J and BLOOM: LayerNorm, biases, ``n_layer``-style keys."""
 
 from dataclasses import replace
 
@@ -23,6 +23,24 @@ def gpt2(fields: Fields) -> Architecture:
     )
 
 
+def gptj(fields: Fields) -> Architecture:
+    """Read GPT-J: rotary positions, both parts of a layer behind one norm, biases in feed-forward and head only."""
+    fields.assume(tie_word_embeddings=False)
+    hidden = fields.size("n_embd", "hidden_size")
+    arch = _classic(fields, hidden)
+    return replace(
+        arch,
+        intermediate=fields.size("n_inner", default=4 * hidden),
+        activation=fields.text("activation_function", default="gelu_new"),
+        max_positions=fields.size("n_positions", "max_position_embeddings", default=2048),
+        dropout=has_dropout(fields, "resid_pdrop", "attn_pdrop", default=0.0),
+        qkv_bias=False,
+        output_bias=False,
+        head_bias=True,
+        parallel_parts=True,
+    )
+
+
 def bloom(fields: Fields) -> Architecture:
     """Read BLOOM (arXiv 2211.05100): ALiBi, a norm after the embedding, biases everywhere."""
     arch = _classic(fields, fields.size("hidden_size", "n_embed"))
@@ -36,7 +54,7 @@ def bloom(fields: Fields) -> Architecture:
 
 
 def _classic(fields: Fields, hidden: int) -> Architecture:
-    """Read the part that GPT-2 and BLOOM share: heads that divide the width, a feed-forward of four times the width."""
+    """Read the part that they share: heads that divide the width, a feed-forward of four times the width."""
     layers = fields.size("n_layer", "num_hidden_layers", most=LARGEST_COUNT)
     heads = fields.size("n_head", "num_attention_heads")
     if fields.sound("n_embd", "hidden_size"):

@@ -26,6 +26,8 @@ from meshwright.model.operators.operator_types import (
 from meshwright.model.operators.parameter_tensors import linear_tensors, norm_tensors
 
 ATTENTION_RESIDUAL = "attention_residual"
+ENTERED = "enter_attention"
+"""The edge by which a layer's tokens enter the tensor-parallel region."""
 
 
 def attention_part(arch: Architecture, window: int | None, mixer: Mixer = "softmax") -> tuple[Operator, ...]:
@@ -50,7 +52,7 @@ def _linear(arch: Architecture) -> tuple[Operator, ...]:
     assert arch.linear is not None
     width = arch.heads * arch.head_dim
     return (
-        EnterTensor(name="enter_attention", width=arch.hidden),
+        EnterTensor(name=ENTERED, width=arch.hidden),
         Linear(
             name="qkv",
             place="tensor",
@@ -95,7 +97,7 @@ def _plain(arch: Architecture, window: int | None) -> tuple[Operator, ...]:
             for tensor in linear_tensors(f"self_attn.{name}", width, arch.hidden, "column", arch.qkv_bias)
         ),
     )
-    enter = EnterTensor(name="enter_attention", width=arch.hidden)
+    enter = EnterTensor(name=ENTERED, width=arch.hidden)
     return enter, qkv, *_head_norms(arch), _attention(arch, window, 2 * kv_width, cache_over_tp=True)
 
 
@@ -138,7 +140,7 @@ def _latent(arch: Architecture, latent: LatentAttention, window: int | None) -> 
         _down(arch, "kv_a", "kv_a_proj_with_mqa", compressed, saves_input=False),
         _rank_norm(arch, "kv_a_norm", "kv_a_layernorm", latent.kv_rank),
         EnterTensor(
-            name="enter_attention",
+            name=ENTERED,
             width=q_inputs + compressed,
             reads=("q_a_norm" if down else "input_norm", "kv_a_norm"),
         ),
@@ -169,7 +171,7 @@ def _up(name: str, tensor: str, outputs: int, inputs: int) -> Linear:
         inputs=inputs,
         outputs=outputs,
         split="column",
-        reads=("enter_attention",),
+        reads=(ENTERED,),
         parameters=tensors,
     )
 

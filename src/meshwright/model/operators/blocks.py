@@ -126,7 +126,7 @@ def _head(arch: Architecture) -> Block:
         inputs=arch.hidden,
         outputs=arch.vocab,
         split="column",
-        parameters=(_head_table(arch),),
+        parameters=(_head_table(arch), *_head_bias(arch)),
     )
     tensors = norm_tensors(HEAD_NORM, arch.hidden, arch.norm)
     norm = Norm(name="final_norm", width=arch.hidden, parameters=tensors)
@@ -138,6 +138,11 @@ def _head(arch: Architecture) -> Block:
 
 def _head_table(arch: Architecture) -> Parameter:
     return _vocabulary(arch, EMBEDDING_TABLE if arch.tied_embeddings else "lm_head.weight")
+
+
+def _head_bias(arch: Architecture) -> tuple[Parameter, ...]:
+    bias = Parameter("lm_head.bias", (arch.vocab,), tp_dim=0, vocab_dim=0)
+    return (bias,) if arch.head_bias else ()
 
 
 def _vocabulary(arch: Architecture, name: str) -> Parameter:

@@ -1,12 +1,15 @@
 """The feed-forward part of a decoder layer as a chain of operators.
 
 Dense: norm → enter → gate and up → activation → down → leave → [norm] → residual.
+Parallel to the mixer (GPT-J): the same chain without its norm and its edge, from those of the mixer; each part is added
+to the stream by itself.
 Experts: norm → [shared experts, a dense chain] → router → dispatch → grouped gate and up → activation →
 grouped down → combine → [norm] → residual. The router's softmax, top-k and auxiliary loss are not counted as
 FLOPs (< 0.1 % of the layer).
 """
 
 from meshwright.model.architecture import Architecture, Experts
+from meshwright.model.operators.attention import ENTERED
 from meshwright.model.operators.operator_types import (
     Activation,
     Combine,
@@ -22,9 +25,15 @@ from meshwright.model.operators.operator_types import (
 )
 from meshwright.model.operators.parameter_tensors import expert_tensors, linear_tensors, norm_tensors
 
+RESIDUAL = "ffn_residual"
+
 
 def feedforward_part(arch: Architecture, moe: Experts | None) -> tuple[Operator, ...]:
     """Return the operators of one layer's feed-forward; ``moe`` is None in a dense layer."""
+    if arch.parallel_parts:
+        assert moe is None, "no family has experts in parallel to the mixer"
+        residual = Residual(name=RESIDUAL, width=arch.hidden, dropout=arch.dropout)
+        return *_dense(arch, "ffn", "mlp", arch.intermediate, entered=ENTERED), residual
     before, after = "post_attention_layernorm", None
     if arch.norms_per_layer == 4:
         before, after = "pre_feedforward_layernorm", "post_feedforward_layernorm"
@@ -34,7 +43,7 @@ def feedforward_part(arch: Architecture, moe: Experts | None) -> tuple[Operator,
         *body,
         *([_norm(arch, "post_ffn_norm", after)] if after else []),
         Residual(
-            name="ffn_residual",
+            name=RESIDUAL,
             width=arch.hidden,
             dropout=arch.dropout,
             stream="ffn_norm" if arch.residual_after_norm else None,
@@ -46,8 +55,13 @@ def _norm(arch: Architecture, name: str, tensor: str) -> Norm:
     return Norm(name=name, width=arch.hidden, parameters=norm_tensors(tensor, arch.hidden, arch.norm))
 
 
-def _dense(arch: Architecture, name: str, tensor: str, width: int) -> tuple[Operator, ...]:
-    """Return enter → gate and up → activation → down → leave; operator names begin with ``name``."""
+def _dense(
+    arch: Architecture, name: str, tensor: str, width: int, *, entered: str | None = None
+) -> tuple[Operator, ...]:
+    """Return enter → gate and up → activation → down → leave; operator names begin with ``name``.
+
+    ``entered``: the edge of another part, whose result that part keeps for both.
+    """
     ups = ("gate_proj", "up_proj") if arch.gated else ("up_proj",)
     up = Linear(
         name=f"{name}_up",
@@ -55,6 +69,8 @@ def _dense(arch: Architecture, name: str, tensor: str, width: int) -> tuple[Oper
         inputs=arch.hidden,
         outputs=len(ups) * width,
         split="column",
+        reads=(entered,) if entered else (),
+        saves_input=not entered,
         parameters=tuple(
             part
             for up in ups
@@ -70,7 +86,7 @@ def _dense(arch: Architecture, name: str, tensor: str, width: int) -> tuple[Oper
         parameters=linear_tensors(f"{tensor}.down_proj", arch.hidden, width, "row", arch.mlp_bias),
     )
     return (
-        EnterTensor(name=f"enter_{name}", width=arch.hidden),
+        *(() if entered else (EnterTensor(name=f"enter_{name}", width=arch.hidden),)),
         up,
         Activation(name=f"{name}_activation", place="tensor", width=width, gated=arch.gated),
         down,

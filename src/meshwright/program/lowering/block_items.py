@@ -159,8 +159,8 @@ def _run_again(
     run: tuple[Operator, ...], block: Block, shape: LocalShape, mode: Mode, stack: Stack
 ) -> list[Item]:
     """Return a recomputed run of operators, after the exchange that completes a partly kept input."""
-    at = block.operators.index(run[0])
-    before = block.operators[at - 1] if at else run[0]
+    of = sources(block.operators)[run[0].name]
+    before = next((op for op in block.operators if op.name in of), run[0])
     items = [item for op in run for item in _forward_inside(op, run, shape, mode, stack)]
     after = _user(run[-1], block)
     items += [

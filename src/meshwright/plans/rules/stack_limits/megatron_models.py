@@ -21,6 +21,8 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
         ("norms per layer", arch.norms_per_layer != 2, arch.norms_per_layer, "2"),
         ("norms without weights", arch.norm == "bare-layernorm", "", "norms with weights"),
         ("a norm after the embedding", arch.embedding_norm, "", "a model without"),
+        ("attention and feed-forward behind one norm", arch.parallel_parts, "", "one part after the other"),
+        ("a bias of the output projection", arch.head_bias, "", "a projection without"),
         ("positions", arch.positions == "alibi", arch.positions, "rope, learned or none"),
         (
             "activation",
