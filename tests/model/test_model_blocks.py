@@ -235,7 +235,8 @@ def test_training_flops_follow_the_textbook(name: str) -> None:
     dense = graph.parameters_active - graph.parameters_embedding
     if arch.tied_embeddings:
         dense += arch.vocab * arch.hidden
-    seen = ({"softmax": seq, "linear": arch.head_dim, "state-space": 0}[mixer] for mixer in arch.mixers)
+    of_mixer = {"softmax": seq, "linear": arch.head_dim, "state-space": 0, "none": 0}
+    seen = (of_mixer[mixer] for mixer in arch.mixers)
     positions = sum(
         most if window is None else min(seq, 2 * window)
         for most, window in zip(seen, arch.windows, strict=True)

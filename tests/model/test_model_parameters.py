@@ -88,6 +88,7 @@ ACTIVE_B = {
     "llama-4-scout": 17.0,
     "mixtral-8x7b": 12.9,
     "mixtral-8x22b": 39.0,
+    "nemotron-3-nano-30b-a3b": 3.2 + 0.35,  # without the embedding's table, 131072 · 2688
     "qwen2-57b-a14b": 14.0,
     "qwen3-30b-a3b": 3.3,
     "qwen3-coder-480b-a35b": 35.0,

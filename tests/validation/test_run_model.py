@@ -74,6 +74,18 @@ def test_windows_keep_their_pattern(table):
     assert of(table, model="gpt-oss-120b", **NO_SHAPE | {"layers": 38}).windows == whole + whole[:2]
 
 
+@pytest.mark.parametrize("name", ["nemotron-3-nano-30b-a3b", "granite-4.0-h-micro", "minimax-text-01"])
+@pytest.mark.parametrize("layers", [9, 83])
+def test_kinds_of_layers_keep_their_pattern(table, name, layers):
+    whole = load_model(name).architecture
+    found = of(table, model=name, **NO_SHAPE | {"layers": layers})
+    repeated = [i % whole.layers for i in range(layers)]
+    assert found.mixers == tuple(whole.mixers[i] for i in repeated)
+    assert found.parts == tuple(whole.parts[i] for i in repeated)
+    alone = [i for i, parts in enumerate(found.parts) if parts == "feed-forward"]
+    assert all(found.moe.layers[i] for i in alone)
+
+
 def test_columns_of_another_kind_leave_the_configuration_out(table):
     dense = of(table, model="deepseek-v3", experts=0)
     assert (dense.moe, dense.latent, dense.hidden) == (None, None, 1024)

@@ -7,6 +7,7 @@ target's words.
 """
 
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Literal
 
 from meshwright.model.encoder import Encoder
@@ -15,8 +16,9 @@ from meshwright.model.numerics import UNKNOWN, Numerics
 NormKind = Literal["rmsnorm", "layernorm", "bare-layernorm"]
 """A bare LayerNorm has neither weight nor bias."""
 Positions = Literal["rope", "learned", "alibi", "relative", "none"]
-Mixer = Literal["softmax", "linear", "state-space"]
+Mixer = Literal["softmax", "linear", "state-space", "none"]
 """How a layer mixes the tokens of a sequence."""
+LayerParts = Literal["both", "mixer", "feed-forward"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +118,8 @@ class Architecture:
     ``qk_norm``: queries and keys are normalised, each head by itself or, ``qk_norm_over_heads``, all heads together.
     ``attention_gate``: a gate as wide as the queries, projected with them, scales what attention returns.
     ``residual_after_norm``: a sublayer's result is added to its norm's result instead of the norm's input.
-    ``parallel_parts``: a layer's mixer and feed-forward part read the result of one norm. ``head_bias``: the output
-    projection has a bias.
+    ``layer_parts``: the parts that each layer has; empty: both in all. ``parallel_parts``: a layer's mixer and
+    feed-forward part read the result of one norm. ``head_bias``: the output projection has a bias.
 
     ``assumed`` lists keys that the configuration omits, with their family's default, ``left_out`` what it contains and
     nothing here counts. ``numerics`` is what running the model needs in addition. ``released_weights`` is the number
@@ -161,6 +163,7 @@ class Architecture:
     encoder: Encoder | None = None
     residual_after_norm: bool = False
     parallel_parts: bool = False
+    layer_parts: tuple[LayerParts, ...] = ()
     windows: tuple[int | None, ...]
     next_token_layers: int = 0
     next_token_weight: float = 0.0
@@ -176,16 +179,25 @@ class Architecture:
 
     @property
     def mixers(self) -> tuple[Mixer, ...]:
-        """Return how each layer mixes the tokens of a sequence."""
+        """Return how each layer mixes the tokens of a sequence; ``none`` for a feed-forward part alone."""
         nowhere = (False,) * self.layers
         linear = self.linear.layers if self.linear else nowhere
         state_space = self.state_space.layers if self.state_space else nowhere
-        return tuple(
-            "linear" if is_linear else "state-space" if is_state_space else "softmax"
-            for is_linear, is_state_space in zip(linear, state_space, strict=True)
-        )
+        return tuple(starmap(_mixer, zip(self.parts, linear, state_space, strict=True)))
+
+    @property
+    def parts(self) -> tuple[LayerParts, ...]:
+        """Return the parts of each layer."""
+        both: LayerParts = "both"
+        return self.layer_parts or (both,) * self.layers
 
     @property
     def main_layers(self) -> int:
         """Layers before those for multi-token prediction."""
         return self.layers - self.next_token_layers
+
+
+def _mixer(parts: LayerParts, is_linear: bool, is_state_space: bool) -> Mixer:
+    if parts == "feed-forward":
+        return "none"
+    return "linear" if is_linear else "state-space" if is_state_space else "softmax"

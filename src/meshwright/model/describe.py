@@ -98,6 +98,7 @@ def _architecture(arch: Architecture) -> dict[str, object]:
         del data[key]
     windows = Counter("all positions" if window is None else f"{window} positions" for window in arch.windows)
     data["windows"] = dict(windows)
+    data["layer_parts"] = dict(Counter(arch.parts))
     if arch.moe is not None:
         data["moe"]["layers"] = sum(arch.moe.layers)
     if arch.linear is not None:

@@ -14,6 +14,7 @@ positions cost nothing; dropout follows the stack's recipes for GPT models.
 import re
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 from meshwright.errors import InputError, Problem
 from meshwright.model.architecture import Architecture, Experts
@@ -24,6 +25,7 @@ from meshwright.model.zoo_names import letters, zoo_names
 from meshwright.stack.stack import Stack
 from meshwright.validation.read_run_table import LATENT, SettingColumns
 
+T = TypeVar("T")
 GATED = ("swiglu", "geglu")
 REMARK = re.compile(r"\([^)]*\)?")
 ENDINGS = re.compile(r"-(instruct|base|chat|hf|it)$")
@@ -40,6 +42,8 @@ ALIASES = {
     "deepseekr10528": "deepseek-v3",
     "kimik21t": "kimi-k2",
     "mistral7b": "mistral-7b-v0.3",
+    "nemotronnano30b": "nemotron-3-nano-30b-a3b",
+    "nvidianemotron3nano30ba3b": "nemotron-3-nano-30b-a3b",
 }
 NEEDED = ("layers", "hidden", "ffn_hidden", "ffn", "heads", "vocab")
 
@@ -185,18 +189,32 @@ def _laid_over(given: SettingColumns, base: Architecture) -> Architecture:
         gated=base.gated if given.ffn is None else given.ffn in GATED,
         tied_embeddings=base.tied_embeddings if given.tied_embeddings is None else given.tied_embeddings,
         max_positions=max(base.max_positions, given.seq_len),
-        windows=tuple(base.windows[i % base.layers] for i in range(layers)),
-        moe=_experts(given, base.moe, layers) if base.moe else None,
+        windows=_repeated(base.windows, layers),
+        layer_parts=_repeated(base.layer_parts, layers),
+        linear=base.linear and replace(base.linear, layers=_repeated(base.linear.layers, layers)),
+        state_space=base.state_space
+        and replace(base.state_space, layers=_repeated(base.state_space.layers, layers)),
+        moe=_experts(given, base.moe, _routed(base, base.moe, layers)) if base.moe else None,
     )
 
 
-def _experts(given: SettingColumns, moe: Experts, layers: int) -> Experts:
-    routed = tuple(moe.layers[i % len(moe.layers)] for i in range(layers))
-    if layers != len(moe.layers) and True in moe.layers:
+def _repeated(pattern: tuple[T, ...], layers: int) -> tuple[T, ...]:
+    """Return the pattern of a model's layers for another number of them; empty where there is none."""
+    return tuple(pattern[i % len(pattern)] for i in range(layers)) if pattern else ()
+
+
+def _routed(base: Architecture, moe: Experts, layers: int) -> tuple[bool, ...]:
+    """Return the routed ones of ``layers``; leading dense layers keep their share where every layer has both parts."""
+    routed = _repeated(moe.layers, layers)
+    if layers != len(moe.layers) and True in moe.layers and not base.layer_parts:
         lead = moe.layers.index(True)
         dense = -(-lead * layers // len(moe.layers))
         rest = moe.layers[lead:]
         routed = (False,) * dense + tuple(rest[i % len(rest)] for i in range(layers - dense))
+    return routed
+
+
+def _experts(given: SettingColumns, moe: Experts, routed: tuple[bool, ...]) -> Experts:
     return replace(
         moe,
         experts=given.experts or moe.experts,

@@ -72,3 +72,11 @@ def test_states_of_mamba_do_not_grow_with_the_sequence():
     width = states.width
     each = 4 * width * states.state + 2 * (states.filter_length - 1) * (width + 2 * states.state)
     assert short - 1000 * attention == arch.mixers.count("state-space") * each
+
+
+def test_filters_of_several_groups_are_cut_over_tp():
+    """Nemotron 3 Nano: 23 layers of 64 heads · 64, states of 128, 8 groups, filters of 4 positions."""
+    model = load_model("nemotron-3-nano-30b-a3b")
+    kept = sequence_cache_bytes(model, 0, ReplicaDegrees(tp=np.array([1, 2])), BF16)
+    layer = 4 * 4096 * 128 + 2 * 3 * (4096 + 2 * 8 * 128)
+    assert kept.tolist() == [23 * layer, 23 * layer / 2]

@@ -24,6 +24,9 @@ from meshwright.validation.serving.checkpoint_names import CheckpointName, check
         ("moonshotai/Kimi-K2.5", CheckpointName("kimi-k2.5")),
         ("MiniMaxAI/MiniMax-M2.5", CheckpointName("minimax-m2.5")),
         ("Qwen/Qwen3.5-397B-A17B", CheckpointName("qwen3.5-397b-a17b")),
+        ("GPT-J 6B", CheckpointName("gpt-j-6b")),
+        ("Nemotron Nano 30B", CheckpointName("nemotron-3-nano-30b-a3b")),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-FP8", CheckpointName("nemotron-3-nano-30b-a3b", "fp8")),
         ("openai/gpt-oss-120b", CheckpointName("gpt-oss-120b")),
     ],
 )

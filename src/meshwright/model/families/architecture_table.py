@@ -45,6 +45,7 @@ from meshwright.model.families.moe_decoders import (
     qwen2_moe,
     qwen3_moe,
 )
+from meshwright.model.families.nemotron_decoders import nemotron_h
 from meshwright.model.families.numerics_table import read_numerics
 from meshwright.model.families.qwen_vl import vision_encoder
 from meshwright.model.families.state_space_decoders import granitemoehybrid, qwen3_5_moe
@@ -77,6 +78,7 @@ FAMILIES: dict[str, Callable[[Fields], Architecture]] = {
     "ministral3": ministral3,
     "mistral": mistral,
     "mixtral": mixtral,
+    "nemotron_h": nemotron_h,
     "olmo": olmo,
     "phi3": phi3,
     "qwen2": qwen2,

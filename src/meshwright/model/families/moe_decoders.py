@@ -27,7 +27,9 @@ def mixtral(fields: Fields) -> Architecture:
     fields.assume(num_key_value_heads=8, rms_norm_eps=1e-5)
     arch = decoder(fields, theta=1e6)
     window = fields.optional_size("sliding_window")
-    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    moe = read_experts(
+        fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers
+    )
     return replace(arch, intermediate=0, moe=moe, windows=(window,) * arch.layers)
 
 
@@ -36,7 +38,7 @@ def qwen3_moe(fields: Fields) -> Architecture:
     fields.assume(num_key_value_heads=4, sliding_window=4096)
     arch = attention_biases(fields, decoder(fields))
     window = fields.optional_size("sliding_window") if fields.flag("use_sliding_window", False) else None
-    moe = _experts(fields, "num_experts", "num_local_experts", layers=arch.layers)
+    moe = read_experts(fields, "num_experts", "num_local_experts", layers=arch.layers)
     return _sparse_steps(fields, replace(arch, qk_norm=True, windows=(window,) * arch.layers), moe)
 
 
@@ -49,7 +51,7 @@ def qwen2_moe(fields: Fields) -> Architecture:
             "use_sliding_window", True, "sliding Qwen2-MoE layers are not supported", "use false"
         )
     arch = replace(decoder(fields), qkv_bias=bias)
-    moe = _experts(fields, "num_experts", "num_local_experts", layers=arch.layers)
+    moe = read_experts(fields, "num_experts", "num_local_experts", layers=arch.layers)
     shared = fields.size("shared_expert_intermediate_size")
     return _sparse_steps(fields, arch, replace(moe, shared_intermediate=shared, shared_gate=True))
 
@@ -94,7 +96,9 @@ def minimax_m2(fields: Fields) -> Architecture:
     """Read MiniMax-M2: grouped attention, a norm over all heads' queries and one over the keys, corrected routing."""
     fields.assume(num_key_value_heads=8, rms_norm_eps=1e-6, num_experts_per_tok=8, num_local_experts=256)
     arch = decoder(fields, theta=5e6)
-    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    moe = read_experts(
+        fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers
+    )
     norms = fields.flag("use_qk_norm", True)
     further = fields.size("num_mtp_modules", default=0, least=0) if fields.flag("use_mtp", False) else 0
     text = f"num_mtp_modules = {further}: layers that predict further tokens"
@@ -125,7 +129,9 @@ def gpt_oss(fields: Fields) -> Architecture:
     fields.assume(num_key_value_heads=8, head_dim=64, sliding_window=128, rms_norm_eps=1e-5)
     arch = attention_biases(fields, decoder(fields, theta=150000.0), default=True)
     window = fields.optional_size("sliding_window")
-    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    moe = read_experts(
+        fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers
+    )
     return replace(
         arch,
         intermediate=0,
@@ -144,7 +150,9 @@ def llama4(fields: Fields) -> Architecture:
     fields.assume(num_key_value_heads=8, head_dim=128, rms_norm_eps=1e-5, intermediate_size_mlp=16384)
     fields.assume(attention_chunk_size=8192)
     arch = attention_biases(fields, decoder(fields, theta=5e5))
-    moe = _experts(fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers)
+    moe = read_experts(
+        fields, "num_local_experts", "num_experts", width="intermediate_size", layers=arch.layers
+    )
     routed = _interleaved(fields, arch.layers)
     dense = fields.size("intermediate_size_mlp")
     arch = replace(arch, intermediate=dense, windows=_chunks(fields, arch.layers))
@@ -169,7 +177,7 @@ def _chunks(fields: Fields, layers: int) -> tuple[int | None, ...]:
     return tuple(chunk if kind == "chunked_attention" else None for kind in kinds)
 
 
-def _experts(fields: Fields, *keys: str, width: str = "moe_intermediate_size", layers: int) -> Experts:
+def read_experts(fields: Fields, *keys: str, width: str = "moe_intermediate_size", layers: int) -> Experts:
     """Read the routed experts, in every layer to begin with."""
     experts = fields.size(*keys, most=LARGEST_COUNT)
     active = fields.size("num_experts_per_tok", most=LARGEST_COUNT)
@@ -204,7 +212,7 @@ def _leading_dense(fields: Fields, arch: Architecture, *, correction: bool) -> A
     if fields.sound("first_k_dense_replace", "num_hidden_layers") and dense > arch.layers:
         rule = f"first_k_dense_replace = {dense} <= num_hidden_layers = {arch.layers}"
         fields.problem("first_k_dense_replace", dense, rule, f"at most {arch.layers}")
-    moe = _experts(fields, "n_routed_experts", "num_local_experts", layers=arch.layers)
+    moe = read_experts(fields, "n_routed_experts", "num_local_experts", layers=arch.layers)
     shared = fields.size("n_shared_experts", default=0, least=0, most=LARGEST_COUNT)
     moe = replace(moe, shared_intermediate=shared * moe.intermediate, router_correction=correction)
     return _routed(arch, moe, tuple(layer >= dense for layer in range(arch.layers)))

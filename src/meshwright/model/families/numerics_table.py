@@ -93,4 +93,4 @@ def _planned_only(fields: Fields, arch: Architecture) -> Numerics:
     """Return numerics that refuse to run: the family can only be planned."""
     rule = f"models of type {arch.family} can be planned, not run yet"
     fields.unsupported("model_type", arch.family, rule, "run one of " + ", ".join(FAMILY_NUMERICS))
-    return decoder_numerics(fields, arch, None)
+    return decoder_numerics(fields.aside(), arch, None)  # its activation is refused with it

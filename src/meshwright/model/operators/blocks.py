@@ -1,13 +1,13 @@
 """Turn an ``Architecture`` into a ``ModelGraph``: embed, the encoder, decoder layers, head as chains of operators.
 
-Layers with the same feed-forward, kind of attention and window are one ``Block``; the chain is run-length coded.
+Layers with the same parts, feed-forward, kind of attention and window are one ``Block``; the chain is run-length coded.
 Multi-token-prediction layers are blocks of their own, before the head.
 """
 
 from dataclasses import replace
 from itertools import groupby
 
-from meshwright.model.architecture import Architecture, Mixer
+from meshwright.model.architecture import Architecture, LayerParts, Mixer
 from meshwright.model.graph import Block, ModelGraph
 from meshwright.model.operators.attention import attention_part
 from meshwright.model.operators.cross_attention import cross_attention_part
@@ -38,7 +38,7 @@ def build_graph(arch: Architecture) -> ModelGraph:
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
     plain = arch.main_layers
     further = [min(2, max(0, layer + 1 - plain)) for layer in range(arch.layers)]
-    kinds = list(zip(routed, arch.mixers, arch.windows, further, strict=True))
+    kinds = list(zip(arch.parts, routed, arch.mixers, arch.windows, further, strict=True))
     distinct = list(dict.fromkeys(kinds))
     layers = [_layer(arch, *kind) for kind in distinct]
     encoder = _encoder(arch)
@@ -72,23 +72,34 @@ def _encoder_name(operators: tuple[Operator, ...]) -> str:
     return "encoder" if side is None else f"encoder-window-{side}"
 
 
-def _layer(arch: Architecture, moe: bool, mixer: Mixer, window: int | None, further: int) -> Block:
-    """Return one decoder layer, named ``dense`` or ``moe``, with its mixer if that is no softmax, or its window.
+def _layer(
+    arch: Architecture, parts: LayerParts, moe: bool, mixer: Mixer, window: int | None, further: int
+) -> Block:
+    """Return one decoder layer, named by its parts and window.
 
     ``further`` is 1 for the first multi-token-prediction layer, which has a copy of the table, 2 for the others.
     """
-    name = ("moe" if moe else "dense") + ("" if mixer == "softmax" else f"-{mixer}")
-    name += "" if window is None else f"-window-{window}"
-    attention = attention_part(arch, window, mixer)
+    name = _layer_name(parts, moe, mixer) + ("" if window is None else f"-window-{window}")
+    attention = () if parts == "feed-forward" else attention_part(arch, window, mixer)
     if has_text_encoder(arch):
         attention = (*map(_with_bias, attention), *cross_attention_part(arch))
-    operators = (*attention, *feedforward_part(arch, arch.moe if moe else None))
+    feedforward = () if parts == "mixer" else feedforward_part(arch, arch.moe if moe else None)
+    operators = (*attention, *feedforward)
     if further:
         table = _vocabulary(arch, EMBEDDING_TABLE)
         before = before_layer(arch, table, first=further == 1)
         operators = (*before, *operators, *after_layer(arch, _head_table(arch)))
         name = f"next-token-{name}" if further == 1 else f"next-tokens-{name}"
     return Block(name, "layer", with_recompute_sets(operators))
+
+
+def _layer_name(parts: LayerParts, moe: bool, mixer: Mixer) -> str:
+    """Return ``dense`` or ``moe``, with the mixer if that is no softmax; a part alone has its own name."""
+    if parts == "mixer":
+        return "attention" if mixer == "softmax" else mixer
+    if parts == "feed-forward":
+        return "experts" if moe else "feed-forward"
+    return ("moe" if moe else "dense") + ("" if mixer == "softmax" else f"-{mixer}")
 
 
 def _with_bias(op: Operator) -> Operator:

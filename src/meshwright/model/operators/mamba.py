@@ -74,6 +74,7 @@ def state_space_part(layers: StateSpaceLayers, hidden: int) -> tuple[Operator, .
         name="gated_norm",
         place="tensor",
         width=width,
+        parts=layers.heads if layers.delta_rule else layers.groups,
         parameters=(Parameter("mamba.norm.weight", (normed,), tp_dim=None if layers.delta_rule else 0),),
     )
     return (

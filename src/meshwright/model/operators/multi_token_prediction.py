@@ -16,7 +16,7 @@ computes the projection of both inputs whole, on its part of the sequence.
 
 from dataclasses import replace
 
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, LayerParts
 from meshwright.model.families.config_fields import LARGEST_COUNT, Fields
 from meshwright.model.operators.data_flow import ENTRY
 from meshwright.model.operators.operator_types import (
@@ -55,11 +55,13 @@ def with_next_tokens(fields: Fields, arch: Architecture) -> Architecture:
 def with_prediction_layers(arch: Architecture, count: int, weight: float = USUAL_WEIGHT) -> Architecture:
     """Add ``count`` multi-token-prediction layers, which are routed if the model has experts."""
     moe = arch.moe and replace(arch.moe, layers=(*arch.moe.layers, *(True,) * count))
+    both: LayerParts = "both"
     return replace(
         arch,
         layers=arch.layers + count,
         windows=(*arch.windows, *arch.windows[-1:] * count),
         moe=moe,
+        layer_parts=(*arch.layer_parts, *(both,) * count) if arch.layer_parts else (),
         next_token_layers=count,
         next_token_weight=weight,
     )
@@ -73,6 +75,7 @@ def without_next_tokens(arch: Architecture) -> Architecture:
         layers=main,
         windows=arch.windows[:main],
         moe=arch.moe and replace(arch.moe, layers=arch.moe.layers[:main]),
+        layer_parts=arch.layer_parts[:main],
         next_token_layers=0,
         next_token_weight=0.0,
         numerics=replace(

@@ -180,9 +180,13 @@ class LinearAttention(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedNorm(Operator):
-    """Gated norm σ(gate)·RMSNorm(x) over ``width`` elements cut over tp: a row's mean of squares is summed over tp."""
+    """Gated norm σ(gate)·RMSNorm(x) over ``width`` elements cut over tp: a row's mean of squares is summed over tp.
+
+    Several ``parts`` of a row are normed each by itself and cut over tp, so that nothing is summed.
+    """
 
     width: int
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,8 @@ def shrunk_model(
         head_dim=head_dim,
         v_head_dim=latent.v_dim if latent else head_dim,
         hidden=wide(heads * head_dim + (HEAD_DIM * tp if narrow else 0)),
-        intermediate=0 if moe and all(moe.layers) else wide(WIDTH) * tp,
+        intermediate=wide(WIDTH) * tp if arch.intermediate and not (moe and all(moe.layers)) else 0,
+        layer_parts=tuple(arch.layer_parts[layer] for layer in chosen) if arch.layer_parts else (),
         latent=latent,
         moe=moe,
         linear=linear,
@@ -114,11 +115,11 @@ def shrunk_model(
 
 
 def _firsts(arch: Architecture) -> list[int]:
-    """Return the first layer of each kind: equal window, equal rotation, the same mixer, experts or none."""
+    """Return the first layer of each kind: equal window, equal rotation, the same parts, experts or none."""
     rotary = arch.numerics.rotary or (None,) * arch.layers
     routed = arch.moe.layers if arch.moe else (False,) * arch.layers
     kinds: dict[object, int] = {}
-    for layer, kind in enumerate(zip(arch.windows, rotary, arch.mixers, routed, strict=True)):
+    for layer, kind in enumerate(zip(arch.windows, rotary, arch.parts, arch.mixers, routed, strict=True)):
         if layer < arch.main_layers:
             kinds.setdefault(kind, layer)
     return list(kinds.values())
@@ -173,6 +174,7 @@ def _state_space(layers: StateSpaceLayers, chosen: Sequence[int], tp: int, head_
     return replace(
         layers,
         heads=2 * tp,
+        groups=min(layers.groups, 2 * tp),
         head_dim=head_dim,
         state=STATE,
         block=BLOCK,

@@ -44,6 +44,11 @@ def linear_attention_with_exchanges(
 
 
 def sharded_norm_with_exchange(op: GatedNorm, shape: LocalShape, phase: Phase) -> list[Item]:
-    """Return a norm cut over tp and its all-reduce of rows' sums of squares; backward, of products."""
+    """Return a norm cut over tp and its all-reduce of rows' sums of squares; backward, of products.
+
+    A rank has whole parts of a row that is normed in parts.
+    """
+    if op.parts > 1:
+        return [Compute(op, phase)]
     sums = STATISTIC_BYTES * shape.tokens
     return [Collective("all-reduce", ("tp",), sums, op.name, phase), Compute(op, phase)]

@@ -7,7 +7,7 @@ Of one sequence of c tokens, blocks of B tokens, e bytes an element, on a rank o
     latent                    e · kv_width · B · ⌈⌈c/B⌉/cp⌉, whole on each rank of tp
     window of w               as these, of min(c, w) tokens
     linear attention          4 · heads/tp · head_dim², whatever the length
-    Mamba-2                   4 · width/tp · state + 2 · (filter − 1) · (width/tp + 2·state)
+    Mamba-2                   4 · width/tp · state + 2 · (filter − 1) · (width/tp + 2·state·groups/tp), one group whole
 
 Ranks of attention_dp have different sequences. A stage of a pipeline has what its own layers cache; the rank with most
 limits the replica. States are in fp32, filters' inputs in 16 bit (vLLM's and SGLang's defaults).
@@ -54,7 +54,9 @@ def operator_cache_bytes(
         return STATE_BYTES * op.heads / np.asarray(tp) * op.head_dim**2
     if isinstance(op, StateSpace):
         width = op.width / np.asarray(tp)
-        filtered = FILTER_BYTES * (op.filter_length - 1) * (width + 2 * op.state)
+        filtered = (
+            FILTER_BYTES * (op.filter_length - 1) * (width + 2 * op.state * op.shared_groups(np.asarray(tp)))
+        )
         return STATE_BYTES * width * op.state + filtered
     return 0.0
 

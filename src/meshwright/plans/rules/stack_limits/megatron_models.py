@@ -22,6 +22,7 @@ def unsayable_model(arch: Architecture) -> Iterator[str]:
         ("norms without weights", arch.norm == "bare-layernorm", "", "norms with weights"),
         ("a norm after the embedding", arch.embedding_norm, "", "a model without"),
         ("attention and feed-forward behind one norm", arch.parallel_parts, "", "one part after the other"),
+        ("layers of one part", set(arch.parts) != {"both"}, "", "layers of attention and feed-forward"),
         ("a bias of the output projection", arch.head_bias, "", "a projection without"),
         ("positions", arch.positions == "alibi", arch.positions, "rope, learned or none"),
         (
