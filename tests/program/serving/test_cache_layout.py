@@ -18,6 +18,8 @@ MODELS = (
     "gpt-oss-120b",
     "minimax-text-01",
     "granite-4.0-h-micro",
+    "nemotron-3-nano-30b-a3b",
+    "gpt-j-6b",
     "gemma-3-12b",
 )
 

@@ -121,6 +121,8 @@ def test_cp_gathers_keys_and_values_of_prompts_alone():
         ("gpt-oss-120b", {"tp": 4, "cp": 2, "ep": 8}),
         ("minimax-text-01", {"tp": 8, "ep": 2, "etp": 4}),
         ("granite-4.0-h-micro", {"tp": 2, "pp": 2}),
+        ("nemotron-3-nano-30b-a3b", {"tp": 2, "ep": 2}),
+        ("gpt-j-6b", {"tp": 4}),
         ("gemma-3-12b", {"tp": 2}),
     ],
 )

@@ -1,9 +1,9 @@
 """The layout of caches of keys and values, and of states, on the ranks of a pipeline stage.
 
 A cache has heads and tokens. tp cuts the heads, in order; where it has more ranks than there are heads, neighbours hold
-copies of one. Tokens lie in blocks, of which cp deals out one after the other: rank j has blocks j, j + cp, …. A latent
-cache is one head, and a state one token, whole on all ranks of cp. Ranks of attention_dp have other sequences.
-``kv_bytes.py`` has the bytes of the fullest rank in closed form.
+copies of one. Several groups of a state space are cut like heads, one is whole. Tokens lie in blocks, of which cp deals
+out one after the other: rank j has blocks j, j + cp, …. A latent cache is one head, and a state one token, whole on all
+ranks of cp. Ranks of attention_dp have other sequences. ``kv_bytes.py`` has the fullest rank's bytes in closed form.
 """
 
 from dataclasses import dataclass
@@ -72,9 +72,12 @@ def cache_layouts(
         return (_state(op.heads, STATE_BYTES * op.head_dim**2, tp),)
     if isinstance(op, StateSpace):
         filtered = FILTER_BYTES * (op.filter_length - 1)
+        group = 2 * filtered * op.state
         return (
             _state(op.heads, (STATE_BYTES * op.state + filtered) * op.head_dim, tp),
-            CacheLayout(heads=1, tokens=1, unit_bytes=2 * filtered * op.state, tp=tp),
+            _state(op.groups, group, tp)
+            if op.groups > 1
+            else CacheLayout(heads=1, tokens=1, unit_bytes=group, tp=tp),
         )
     return ()
 
