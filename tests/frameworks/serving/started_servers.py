@@ -160,7 +160,7 @@ def _exportable_pools(draw, model, does):
     formats = draw(st.fixed_dictionaries({}, optional={"kv": st.sampled_from(("bf16", "fp8"))}))
     return {
         "does": does,
-        "layout": {**layout, "pp": draw(st.sampled_from((1, 2)))},
+        "layout": {**layout, "pp": draw(st.sampled_from((1, 2) if does == "serve" else (1,)))},
         "replicas": draw(st.integers(1, 2)),
         "batching": draw(_EXPORTABLE_BATCHING),
         "quantise": formats,

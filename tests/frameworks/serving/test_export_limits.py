@@ -25,7 +25,7 @@ REFUSED = {
         LATENT,
         {"layout": {"tp": 8}, "quantise": {"kv": "fp4"}},
         "quantise.kv",
-        ("vllm", "tensorrt-llm"),
+        "all",
     ),
     "nano-batches": (EXPERTS, {"overlap": "nano-batch"}, "overlap", "all"),
     "tiles": (EXPERTS, {"overlap": "tile"}, "overlap", "all"),
@@ -76,6 +76,28 @@ def test_each_limit_is_refused_by_name(case, target):
     for problem in found:
         assert problem.severity == "error"
         assert problem.suggestion
+
+
+@pytest.mark.parametrize("target", SERVING_TARGETS)
+@pytest.mark.parametrize(("device", "refused"), [("h200-sxm-141gb", True), ("b200", False)])
+def test_a_cache_in_4_bit_needs_a_device_with_4_bit_arithmetic(target, device, refused):
+    pool = SERVE | {"layout": {"tp": 2}, "quantise": {"kv": "fp4"}}
+    this = resolved(plan_text(DENSE, {"all": pool}, cluster=f"{device} x 8"))
+    fields = [problem.field for problem in serving_export_problems(target, this)]
+    assert ("pools.all.quantise.kv" in fields) == refused
+
+
+@pytest.mark.parametrize("target", SERVING_TARGETS)
+def test_pipelines_of_vllm_hand_no_caches_over(target):
+    pools = {
+        "fill": {"does": "prefill", "layout": {"pp": 2}},
+        "write": {"does": "decode", "layout": {"tp": 2}},
+    }
+    edges = [{"from": "fill", "to": "write", "carry": "kv"}]
+    fields = [
+        p.field for p in serving_export_problems(target, resolved(plan_text(DENSE, pools, edges=edges)))
+    ]
+    assert ("pools.fill.layout.pp" in fields) == (target == "vllm")
 
 
 def test_a_layout_for_each_phase_is_refused():

@@ -11,7 +11,7 @@ from typing import Any
 
 from meshwright.cluster.cluster import Pool as DevicePool
 from meshwright.cost.serving.estimate_serving import ServingEstimate, estimate_serving
-from meshwright.cost.serving.levels import Level, LevelTable
+from meshwright.cost.serving.levels import LevelTable
 from meshwright.cost.serving.pools_state import PoolState, decode_limit
 from meshwright.cost.serving.replica_pools import PoolArrays
 from meshwright.cost.serving.request_means import RequestMeans, plan_level
@@ -63,7 +63,7 @@ def report_of(
         usd_per_hour=usd,
         usd_per_step=None if usd is None or not requests else usd / 3600 / requests,
         joules_per_step=None if watts is None or not requests else watts * devices / requests,
-        origin=_origins(resolved, device, means.level),
+        origin=_origins(resolved, device, means),
         remarks=tuple(dict.fromkeys(str(problem) for problem in resolved.warnings)),
         serving=_serving(found, resolved, means, usd),
     )
@@ -175,10 +175,12 @@ def _ledger(state: PoolState) -> dict[str, int]:
     }
 
 
-def _origins(resolved: ResolvedServing, device: DevicePool, level: Level) -> dict[str, str]:
+def _origins(resolved: ResolvedServing, device: DevicePool, means: RequestMeans) -> dict[str, str]:
     price = device.usd_per_device_hour
     return {
-        "step_time_s": "predicted: latency of a mean request by Little's law; docs/serving.md",
+        "step_time_s": "predicted: latency of a mean request by Little's law; docs/serving.md"
+        if isfinite(means.latency_s)
+        else "null: requests come faster than the pools serve them, or the plan does not fit",
         "step_time_low_s": "80 % intervals of both times, added up; scatter of measured runs around predictions",
         "step_time_high_s": "as step_time_low_s",
         "memory_bytes": "predicted: weights by format, blocks of the cache, an iteration's activations, buffers",
@@ -191,7 +193,7 @@ def _origins(resolved: ResolvedServing, device: DevicePool, level: Level) -> dic
         if device.device.power_w is None
         else "upper bound: board power limit × devices of the pools × time; hosts and network not included",
         "serving": f"predicted; {resolved.plan.stack}'s seconds outside kernels fitted on measured runs; level: "
-        + level.name,
+        + means.level.name,
     }
 
 

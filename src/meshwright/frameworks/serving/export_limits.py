@@ -22,11 +22,13 @@ from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_plan import Pool
 from meshwright.units import format_bytes
 
+FP4 = "fp4"
+
 
 def serving_export_problems(target: str, resolved: ResolvedServing) -> list[Problem]:
     """Return every reason why ``target`` cannot run a plan; none: ``export`` writes its commands."""
     facts, plan = engine_facts(target), resolved.plan
-    problems = [*_of_nouns(facts, resolved), *_of_hand_overs(resolved)]
+    problems = [*_of_nouns(facts, resolved), *_of_hand_overs(facts, resolved)]
     for pool in plan.pools.values():
         for rule in POOL_RULES:
             problems += rule(facts, pool, resolved.model.architecture)
@@ -42,11 +44,21 @@ def _of_nouns(facts: EngineFacts, resolved: ResolvedServing) -> Iterator[Problem
     if resolved.model.architecture.encoder is not None:
         rule = "commands are written for decoders: an encoder's memory is not known here"
         yield Problem("model", resolved.plan.model, rule, "a decoder alone")
+    for name, pool in resolved.plan.pools.items():
+        if pool.formats.kv == FP4 and not all(FP4 in one.device.peak_flops for one in resolved.cluster.pools):
+            rule = f"kernels of {facts.name} read caches in 4 bit on devices with 4-bit arithmetic"
+            yield Problem(f"pools.{name}.quantise.kv", FP4, rule, "kv: fp8")
 
 
-def _of_hand_overs(resolved: ResolvedServing) -> Iterator[Problem]:
+def _of_hand_overs(facts: EngineFacts, resolved: ResolvedServing) -> Iterator[Problem]:
     """Require edges between all pools that prefill and all that decode: a router takes any pair."""
     plan = resolved.plan
+    handing = {name for edge in plan.edges for name in (edge.source, edge.target)}
+    for name in plan.pools if not facts.allows("pipelines_hand_over") else ():
+        pp = layout_of(plan.pools[name]).pp
+        if name in handing and pp > 1:
+            rule = f"{facts.full_name} hands no caches over from or to a pipeline: pp = {pp} > 1"
+            yield Problem(f"pools.{name}.layout.pp", pp, rule, "pp: 1")
     pairs = {(edge.source, edge.target) for edge in plan.edges}
     sources, targets = ({pair[end] for pair in pairs} for end in (0, 1))
     missing = sorted(set(product(sources, targets)) - pairs)

@@ -31,8 +31,9 @@ def render_check(data: dict[str, Any]) -> None:
         )
     if data["step_time_s"] is not None:
         memory = data["memory_bytes"]
+        unit = "request" if "pools" in memory else "step"
         out.print(
-            f"{format_seconds(data['step_time_s'])} per step, {format_bytes(memory['total'])} of "
+            f"{format_seconds(data['step_time_s'])} per {unit}, {format_bytes(memory['total'])} of "
             f"{format_bytes(memory['capacity'])} on the fullest device (predicted); "
             + _recommended(data["recommended_step_time_s"], data["fits"])
         )

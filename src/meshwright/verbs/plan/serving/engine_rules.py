@@ -35,6 +35,12 @@ def engine_rules(family: Family, devices: DevicePool) -> tuple[LayoutRule, ...]:
     return tuple(rules)
 
 
+def pipelines_hand_over(stack: str) -> bool:
+    """Return whether an engine hands caches over from and to pipelines."""
+    target = NamedEngine.of(stack).name
+    return target == GENERIC_ENGINE or engine_facts(target).allows("pipelines_hand_over")
+
+
 def export_problems(resolved: ResolvedServing) -> Iterator[Problem]:
     """Yield what the export to a plan's engine refuses; nothing for an engine that nothing is exported to."""
     target = NamedEngine.of(resolved.plan.stack).name

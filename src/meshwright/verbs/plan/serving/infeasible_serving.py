@@ -16,6 +16,7 @@ from meshwright.verbs.plan.serving.searched_cluster import SearchedCluster
 from meshwright.verbs.plan.serving.serving_request import CheckedServingRequest
 
 MOST_REASONS = 5
+CAPACITY = "capacity"
 
 
 class NoServingPlanError(InfeasibleError):
@@ -44,6 +45,9 @@ def no_plan(
     load = question.workload.rate_per_s
     what = "keeps the limits" if load is None else f"carries {load:g} requests/s within the limits"
     by = f": the nearest one misses {' and '.join(missed)}" if missed else ""
+    served = nearest["predict"]["serving"]
+    if served["limited_by"] == CAPACITY:
+        by = f": the nearest one carries {served['requests_per_s']:.3g}"
     message = f"No plan of {question.request.model} on {', '.join(question.request.on)} {what}{by}."
     return NoServingPlanError(message, reasons, _hint(question, nearest["predict"]), details)
 
@@ -51,6 +55,8 @@ def no_plan(
 def _hint(question: CheckedServingRequest, predict: Mapping[str, Any]) -> str:
     """Return the changes that would do: limits that the nearest plan keeps, or a larger cluster."""
     asked, serving = question.workload.objectives, predict["serving"]
+    if serving["limited_by"] == CAPACITY:
+        return f"more devices, or at most --rate {serving['requests_per_s']:.2g}"
     parts = []
     for name, limit in (("ttft", asked and asked.ttft_ms), ("tpot", asked and asked.tpot_ms)):
         mean = serving[f"{name}_s"]

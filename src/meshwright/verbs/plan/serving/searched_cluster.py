@@ -10,11 +10,12 @@ from itertools import groupby
 from math import ceil
 from typing import Any
 
-from meshwright.cluster.cluster import Cluster
+from meshwright.cluster.cluster import Cluster, Device
 from meshwright.cluster.shorthand import SOURCE
 from meshwright.cost.serving.hardware_times import serving_times_for
 from meshwright.cost.serving.replica_pools import ServedModel
 from meshwright.economy.cluster_offers import Offer
+from meshwright.frameworks.serving.export_limits import FP4
 from meshwright.plans.serving.expand_pools import expand_pools
 from meshwright.plans.serving.number_formats import KV_FORMATS, WEIGHT_FORMATS, NumberFormats
 from meshwright.plans.serving.resolve_serving import ResolvedServing, serving_problems
@@ -31,7 +32,7 @@ from meshwright.plans.serving.serving_plan import Does
 from meshwright.program.serving.storage_formats import WEIGHT_BITS, StorageFormats
 from meshwright.search.serving.candidate_table import Goal
 from meshwright.stack.serving.serving_stack import load_serving_stack
-from meshwright.verbs.plan.serving.engine_rules import engine_rules
+from meshwright.verbs.plan.serving.engine_rules import engine_rules, pipelines_hand_over
 from meshwright.verbs.plan.serving.pools.replica_designs import Family, ReplicaDesigns
 from meshwright.verbs.plan.serving.pools.serving_search import (
     FamilyDesigns,
@@ -129,7 +130,7 @@ def serving_space(question: CheckedServingRequest, offers: tuple[Offer, ...]) ->
             formats,
         )
         for stack in question.stacks
-        for formats in searched_formats(question)
+        for formats in searched_formats(question, pool.device)
     )
     sizes = tuple(one.cluster.devices for one in offers)
     space = ServingSpace(
@@ -139,18 +140,26 @@ def serving_space(question: CheckedServingRequest, offers: tuple[Offer, ...]) ->
         sizes=sizes,
         top=question.request.top,
         rules={family: engine_rules(family, pool) for family in families},
+        no_pipelines=frozenset(stack for stack in question.stacks if not pipelines_hand_over(stack)),
         levels={stack: question.level(stack, pool.device.id) for stack in question.stacks},
     )
     return space, goal
 
 
-def searched_formats(question: CheckedServingRequest) -> tuple[NumberFormats, ...]:
-    """Return pairs of formats of weights and caches: the released ones, and smaller ones where allowed."""
+def searched_formats(question: CheckedServingRequest, device: Device) -> tuple[NumberFormats, ...]:
+    """Return pairs of formats of weights and caches: the released ones, and smaller ones where allowed.
+
+    Caches in 4 bit are for devices with 4-bit arithmetic.
+    """
     arch, allowed = question.model.architecture, question.request.allow_quantise
     released = StorageFormats.of_pool(NumberFormats(), arch)
     weights = [name for name in allowed if name in WEIGHT_FORMATS]
     smaller = [name for name in weights if WEIGHT_BITS[name] < WEIGHT_BITS[released.weights]]
-    caches = [name for name in allowed if name in KV_FORMATS and name != "bf16"]
+    caches = [
+        name
+        for name in allowed
+        if name in KV_FORMATS and name != "bf16" and (name != FP4 or FP4 in device.peak_flops)
+    ]
     pairs = [NumberFormats(weight, kv) for weight in (None, *smaller) for kv in (None, *caches)]
     return tuple(dict.fromkeys(pairs))
 

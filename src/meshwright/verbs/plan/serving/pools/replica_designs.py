@@ -56,6 +56,12 @@ class ReplicaDesigns:
     chunk_tokens: Rows
     mixed: bool
 
+    @property
+    def without_pipelines(self) -> "ReplicaDesigns":
+        """The designs of one stage."""
+        one = self.degrees[:, NAMES.index("pp")] == 1
+        return ReplicaDesigns(self.family, self.degrees[one], self.chunk_tokens[one], mixed=self.mixed)
+
     def __len__(self) -> int:
         """Return the number of designs."""
         return len(self.degrees)

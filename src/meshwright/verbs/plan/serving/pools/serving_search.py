@@ -39,7 +39,7 @@ class ServingSpace:
     """The space of a search.
 
     ``sizes``: smaller clusters whose layouts are searched too. ``rules``: further rules on layouts for each family;
-    ``levels`` by the name of an engine.
+    ``levels`` by the name of an engine. ``no_pipelines``: engines whose pipelines hand no caches over.
     """
 
     families: tuple[Family, ...]
@@ -50,6 +50,7 @@ class ServingSpace:
     rules: Mapping[Family, tuple[LayoutRule, ...]] = field(default_factory=dict)
     levels: Mapping[str, Level] = field(default_factory=dict)
     chunks: tuple[int, ...] = CHUNKS
+    no_pipelines: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +158,8 @@ def _two_pools(
         return None
     prefill = ReplicaDesigns(serve.family, serve.degrees, serve.chunk_tokens, mixed=False)
     decode, _ = replica_designs(serve.family, layouts, DECODE_CHUNKS, limits.shape, mixed=False)
+    if serve.family.stack in space.no_pipelines:
+        prefill, decode = prefill.without_pipelines, decode.without_pipelines
     if not len(prefill) or not len(decode):
         return None
     fill, write = PrefillSide.of(prefill, limits), DecodeSide.of(decode, limits)
