@@ -30,8 +30,12 @@ class PrefillSide:
     own_s: Floats
 
     @classmethod
-    def of(cls, designs: ReplicaDesigns, limits: LoadLimits) -> "PrefillSide":
-        """Return the designs and their seconds, without designs that others of equal devices and links beat."""
+    def of(cls, designs: ReplicaDesigns, limits: LoadLimits, *, all_of_them: bool = False) -> "PrefillSide":
+        """Return the designs and their seconds, without designs that others of equal devices and links beat.
+
+        ``all_of_them``: with those. Where decoding may hold a sequence and a part of another one in the mean, slower
+        prefill keeps it there, and ``max_sequences`` cannot.
+        """
         phases, _ = designs.phases(limits.shape)
         full = np.broadcast_to(phases.full_s, (len(designs),)).astype(float)
         own = np.broadcast_to(phases.at(np.zeros(len(designs))).own_s, (len(designs),)).astype(float)
@@ -43,7 +47,7 @@ class PrefillSide:
         for column in alike:
             better &= column[:, None] == column
         beaten |= better.any(axis=0)
-        rows = np.flatnonzero(~beaten)
+        rows = np.flatnonzero(~beaten | all_of_them)
         return cls(designs.take(rows), full[rows], own[rows])
 
 

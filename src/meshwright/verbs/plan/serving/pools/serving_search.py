@@ -34,6 +34,10 @@ DECODE_CHUNKS = CHUNKS[:1]
 Rows = NDArray[np.int64]
 
 
+FEW = 2
+"""Sequences of a rank below which a whole number of them is far from what limits allow."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSpace:
     """The space of a search.
@@ -162,7 +166,9 @@ def _two_pools(
         prefill, decode = prefill.without_pipelines, decode.without_pipelines
     if not len(prefill) or not len(decode):
         return None
-    fill, write = PrefillSide.of(prefill, limits), DecodeSide.of(decode, limits)
+    write = DecodeSide.of(decode, limits)
+    in_parts = bool(np.any(write.most < FEW * write.designs.batches))
+    fill = PrefillSide.of(prefill, limits, all_of_them=in_parts)
     if not len(fill.designs) or not len(write.designs):
         return None
     return TwoPoolSearch(number, PairSpace(fill, write, limits, goal, space.devices))
