@@ -137,17 +137,16 @@ def nvrar_all_reduce(ranks: int) -> list[float]:
 
 
 class BatchGain(NamedTuple):
-    """Gains of a batch's latency, and of its decoding where the library has no latency for processes of their own."""
+    """Gains of a batch's latency, and of its decoding."""
 
     latency: float
     decode: float
-    decode_alone: float
 
 
 @cache
 def nvrar_batch(ranks: int, batch: int) -> BatchGain:
     """Return the gains of a batch of Llama-3.1-405B."""
-    model, times = load_model("llama-3.1-405b"), times_of(PERLMUTTER)
+    model = load_model("llama-3.1-405b")
     decode = IterationLoad(sequences=float(batch), context=NVRAR_PROMPT + NVRAR_OUTPUT / HALF)
     fill, write = (
         [
@@ -157,9 +156,7 @@ def nvrar_batch(ranks: int, batch: int) -> BatchGain:
         for load in (prompts(batch, NVRAR_PROMPT), decode)
     )
     whole = [first + (NVRAR_OUTPUT - 1) * each for first, each in zip(fill, write, strict=True)]
-    reduces = 2 * len(model.layer_blocks) + 1
-    alone = write[0] - reduces * times.forms.constants["multi_process_latency_s"]
-    return BatchGain(whole[0] / whole[1], write[0] / write[1], alone / write[1])
+    return BatchGain(whole[0] / whole[1], write[0] / write[1])
 
 
 # T3: a product with the all-reduce behind it.
