@@ -1,4 +1,4 @@
-"""Fit the spreads of levels and of runs around them, by moments that far outliers do not move.
+"""Estimate the variance between groups and within groups of serving runs, robust against outliers.
 
 ``scale`` is the median absolute difference of runs from the level of the other runs of their group, over .6745;
 ``rest`` its 80 % quantile over 1.28; ``unknown`` that of the errors themselves; each by engine and pools. ``between``

@@ -17,11 +17,13 @@ def test_room_is_a_share_of_what_weights_activations_and_buffers_leave():
     activations = iteration_activation_bytes(model, 8192, degrees)
     assert activations == 2 * 8192 * (serving_constants()["activation_copies"] * 8192 + 3 * 28672 / 4)
     left = 80e9 - weights - activations - serving_constants()["buffer_bytes"]
-    assert kv_room_bytes(model, 80e9, degrees, formats, 8192, 0.9) == pytest.approx(0.9 * left)
+    assert kv_room_bytes(80e9, weights, activations, 0.9) == pytest.approx(0.9 * left)
 
 
 def test_weights_that_do_not_fit_leave_negative_room():
     model = load_model("llama-3.1-405b")
     degrees = ReplicaDegrees(tp=np.array([1, 8]))
-    room = kv_room_bytes(model, 80e9, degrees, StorageFormats(weights="fp8"), 2048, np.array([0.5, 0.5]))
+    weights = rank_weight_bytes(model, degrees, StorageFormats(weights="fp8"))
+    activations = iteration_activation_bytes(model, 2048, degrees)
+    room = kv_room_bytes(80e9, weights, activations, np.array([0.5, 0.5]))
     assert room[0] < 0 < room[1]

@@ -1,7 +1,5 @@
 """Forms of overlap and of all-reduces: bounds that hold for all of them, and limits where they are exact."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,10 +66,8 @@ def test_batches_that_read_weights_are_not_split():
 def test_a_long_prompt_hides_collectives_in_two_batches():
     block = DENSE.blocks[DENSE.layer_blocks[0]]
     whole = replica().local(LONG_PROMPT)
-    without = replica(times=replace(H100, all_reduce_curve=None)).local(LONG_PROMPT)
     found = block_form_seconds(block, whole, "two-batch")
     assert float(found) < 0.9 * float(serial_seconds(block, whole))
-    assert float(serial_seconds(block, without)) != float(serial_seconds(block, whole))
 
 
 @settings(max_examples=200, deadline=None)

@@ -113,13 +113,14 @@ def _has_the_memory(said, this, pool):
     formats = StorageFormats.of_pool(pool.formats, this.model.architecture)
     memory, chunk = this.cluster.pool.device.memory_bytes, pool.batching.chunk_tokens
     weights = float(rank_weight_bytes(this.model, degrees, formats))
-    rest = float(iteration_activation_bytes(this.model, chunk, degrees)) + serving_constants()["buffer_bytes"]
+    activations = float(iteration_activation_bytes(this.model, chunk, degrees))
+    rest = activations + serving_constants()["buffer_bytes"]
     cache = {
         "free": lambda share: share * (memory - weights - rest),
         "used": lambda share: share * memory - weights - rest,
         "static": lambda share: share * memory - weights,
     }[said["share_of"]](said["share"])
-    room = float(kv_room_bytes(this.model, memory, degrees, formats, chunk, pool.batching.kv_fraction))
+    room = float(kv_room_bytes(memory, weights, activations, pool.batching.kv_fraction))
     assert -1e-4 * memory <= cache - room <= 1e-9 * memory
 
 

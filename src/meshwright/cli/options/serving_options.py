@@ -1,4 +1,4 @@
-"""Options of ``plan`` for plans that serve, and the command that asks for sequences or for requests."""
+"""Options of ``plan`` for plans that serve."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Answer ``plan`` for plans that serve from its options by name, and refuse options of the other kind of plans."""
+"""Answer ``plan`` for plans that serve, and refuse options that only plans that train have."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Seconds of an all-reduce by the forms that ``allreduce`` of a pool names, for V bytes on n ranks of N domains.
+"""Time of an all-reduce of V bytes over n ranks in N fast domains, for each algorithm that a plan can name.
 
 auto                a custom kernel inside a fast domain, the library's tree between domains
 ring                latency of 2·(n − 1) hops, of which 2·(N − 1) are between domains; the library's bandwidth

@@ -1,4 +1,4 @@
-"""Estimate a resolved serving plan: its pools' steady state under its load, or the reasons why there is none here."""
+"""Estimate the steady state of a serving plan under its load; refuse by name what has no estimate yet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

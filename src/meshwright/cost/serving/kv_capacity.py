@@ -43,9 +43,9 @@ def kv_capacity(served: ServedModel, pool: PoolArrays, load: ReplicaLoad) -> KvC
     def bytes_of(tokens: Number) -> NDArray[Any]:
         return sequence_cache_bytes(model, tokens, degrees, pool.formats, block)
 
-    room = kv_room_bytes(
-        model, served.memory_bytes, degrees, pool.formats, pool.chunk_tokens, pool.kv_fraction
-    )
+    weights = rank_weight_bytes(model, degrees, pool.formats)
+    activations = iteration_activation_bytes(model, pool.chunk_tokens, degrees)
+    room = kv_room_bytes(served.memory_bytes, weights, activations, pool.kv_fraction)
     prefix = np.asarray(load.prefix_tokens)
     shared = np.where(prefix >= block, bytes_of(np.floor(prefix / block) * block), 0.0)
     reserved = np.ceil(load.input_tokens + served.engine.reserved_output * np.asarray(load.output_tokens))
@@ -54,8 +54,8 @@ def kv_capacity(served: ServedModel, pool: PoolArrays, load: ReplicaLoad) -> KvC
     longest = np.ceil((load.input_tokens + np.asarray(load.output_tokens)) / block) * block
     tokens = np.floor(left / bytes_of(longest) * longest / block) * block
     return KvCapacity(
-        weights_bytes=rank_weight_bytes(model, degrees, pool.formats),
-        activation_bytes=np.asarray(iteration_activation_bytes(model, pool.chunk_tokens, degrees)),
+        weights_bytes=weights,
+        activation_bytes=np.asarray(activations),
         buffer_bytes=serving_constants()["buffer_bytes"],
         room_bytes=room,
         sequences=np.maximum(left - shared, 0.0) / own * degrees.attention_dp,

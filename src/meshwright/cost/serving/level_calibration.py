@@ -1,4 +1,4 @@
-"""Levels of a user's runs: tables of levels from files of ``stack/serving/level_file.py``, and back."""
+"""Read and write files of levels that were learned from a user's runs (``stack/serving/level_file.py``)."""
 
 from pathlib import Path
 

@@ -8,7 +8,8 @@ The level of a group with measured runs is their mean error, shrunk to 0 (``cali
 group without runs is 0. An 80 % interval is value·exp(±1.28·sd). For a group without runs sd is that of groups which
 were left out in turn; for one with runs sd² = doubt² + rest², the doubt about the level and the scatter of single runs
 around it. Both depend on the engine and on whether prefill has a pool of its own (``data/level_spreads.csv``). Levels
-are those of a user's runs (``level_calibration.py``), else those of ``data/levels.csv``.
+are those of a user's runs (``level_calibration.py``), else those of ``data/levels.csv``, which
+``benchmarks/serving_levels.py`` fits to the published runs of measured_serving.csv (2026-11-28).
 
 Levels keep Little's law in a closed loop: requests/s follow from the levelled times, N/(TTFT + (osl − 1)·TPOT). Where
 requests wait for room the batch is what fits, and so the wait grows by TPOT's factor. Open arrivals keep their rate,

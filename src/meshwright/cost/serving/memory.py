@@ -15,8 +15,6 @@ from meshwright.cost.serving.hardware_times import ACTIVATION_BYTES, serving_con
 from meshwright.model.graph import ModelGraph
 from meshwright.program.local_shape import Number
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
-from meshwright.program.serving.storage_formats import StorageFormats
-from meshwright.program.serving.weight_bytes import rank_weight_bytes
 
 
 def iteration_activation_bytes(model: ModelGraph, tokens: Number, degrees: ReplicaDegrees) -> Number:
@@ -31,15 +29,8 @@ def iteration_activation_bytes(model: ModelGraph, tokens: Number, degrees: Repli
 
 
 def kv_room_bytes(
-    model: ModelGraph,
-    memory_bytes: float,
-    degrees: ReplicaDegrees,
-    formats: StorageFormats,
-    chunk_tokens: Number,
-    kv_fraction: Number,
+    memory_bytes: float, weights_bytes: Number, activation_bytes: Number, kv_fraction: Number
 ) -> NDArray[Any]:
     """Return the bytes for the cache on the fullest rank, negative where weights do not fit."""
-    weights = rank_weight_bytes(model, degrees, formats)
-    activations = iteration_activation_bytes(model, chunk_tokens, degrees)
-    left = memory_bytes - weights - activations - serving_constants()["buffer_bytes"]
+    left = memory_bytes - weights_bytes - activation_bytes - serving_constants()["buffer_bytes"]
     return np.where(left > 0, left * kv_fraction, left)

@@ -1,4 +1,4 @@
-"""Seconds of a block whose kernels and collectives overlap, by the forms that ``overlap`` of a pool names.
+"""Time of a layer whose collectives overlap with its kernels, for each form of overlap that a plan can name.
 
 K are kernels and X collectives of the block, K' and X' those of half the tokens. While both run, kernels take longer by
 a share ``s`` of the hidden time, as in training, so that two of them together take

@@ -1,4 +1,4 @@
-"""Pools of equal replicas as arrays, whose entries are alternatives, and what they all run."""
+"""Arrays of alternative pools of equal replicas, and the model, devices and engine that all of them share."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Problems that a predicted serving plan has: no room, a load above capacity, limits on latency that it misses."""
+"""Problems of a serving plan that its prediction shows: no memory for it, overload, missed limits on latency."""
 
 from collections.abc import Iterator
 

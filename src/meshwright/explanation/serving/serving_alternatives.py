@@ -1,4 +1,4 @@
-"""Serving plans one step away: another degree, number format or limit of a pool, predicted with the same load.
+"""Serving plans that differ in one choice: a degree, a number format or a limit of a pool; same load and devices.
 
 A degree that changes the size of a replica changes the number of replicas with it, so that the devices stay as they
 are. What breaks a law, has no prediction or does not fit is left out.

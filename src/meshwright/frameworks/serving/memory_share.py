@@ -1,4 +1,4 @@
-"""The remark on the cache's share of memory, which engines state as a share of the whole device."""
+"""Explain how a plan's ``kv_fraction`` became an engine's share of the whole device memory."""
 
 from meshwright.frameworks.exporting.export_result import Refusal
 from meshwright.frameworks.serving.settings_of_pools import PoolSettings

@@ -1,11 +1,11 @@
 """Shell text that starts a pool's servers: one script for each pool, run once for each replica on each of its nodes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import Problem, UnsupportedError
 from meshwright.frameworks.exporting.export_result import Export, Refusal
-from meshwright.frameworks.option_names import Option, bash_array
+from meshwright.frameworks.option_names import Option, assert_known, bash_array
 from meshwright.frameworks.serving.engine_facts import EngineFacts, engine_facts
 from meshwright.frameworks.serving.export_limits import serving_export_problems
 from meshwright.frameworks.serving.settings_of_pools import (
@@ -111,6 +111,52 @@ def router_script(plan: EnginePlan, body: Sequence[str]) -> str:
         *body,
     ]
     return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A router in front of several servers: its package and release, its command, and the options that are used.
+
+    ``pairs`` is the option for pools that hand caches over.
+    """
+
+    package: str
+    release: str
+    command: str
+    options: tuple[str, ...]
+    pairs: str
+
+    def body(self, plan: EnginePlan, port_of: Callable[[PoolSettings, int], str]) -> list[str]:
+        """Return the lines that start it; ``port_of`` adds a port to the address of a pool's replica."""
+        lines = ["ARGS=("]
+        if all(pool.role == "serve" for pool in plan.pools):
+            lines.append(
+                "  --worker-urls " + " ".join(f'"{url}"' for pool in plan.pools for url in urls(pool))
+            )
+        else:
+            lines.append(f"  {self.pairs}")
+            for pool in plan.pools:
+                lines += [f'  --{pool.role} "{url}"{port_of(pool, n)}' for n, url in enumerate(urls(pool))]
+        return [*lines, ")", command(self.command, "--host 0.0.0.0", '--port "${PORT}"', '"${ARGS[@]}"')]
+
+
+def engine_files(
+    plan: EnginePlan,
+    folder: str,
+    script: Callable[[EnginePlan, PoolSettings], str],
+    router: Router,
+    port_of: Callable[[PoolSettings, int], str] = lambda pool, replica: "",
+) -> dict[str, str]:
+    """Return the scripts of all pools, of a router if there are several servers, and README.md."""
+    files = {f"{folder}/{script_name(pool)}": script(plan, pool) for pool in plan.pools}
+    further: list[str] = []
+    if plan.servers > 1:
+        assert_known(((name,) for name in router.options), router.package, router.release)
+        files[f"{folder}/router.sh"] = router_script(plan, router.body(plan, port_of))
+        name = f"{router.package} {router.release}"
+        further = [f"Then `bash router.sh` where {name} is installed: it takes the requests."]
+    files[f"{folder}/README.md"] = readme(plan, further, each_node=True)
+    return files
 
 
 def urls(settings: PoolSettings) -> list[str]:

@@ -13,43 +13,38 @@ from meshwright.frameworks.option_names import Option, assert_known
 from meshwright.frameworks.serving.memory_share import memory_remark
 from meshwright.frameworks.serving.scripts_of_pools import (
     EnginePlan,
+    Router,
     command,
+    engine_files,
     engine_plan,
     pool_script,
-    readme,
-    router_script,
-    script_name,
     serving_export,
-    urls,
 )
 from meshwright.frameworks.serving.settings_of_pools import PoolSettings, weights_option
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 
 TARGET = "sglang"
 RELEASE = "0.5.14"
-ROUTER, ROUTER_RELEASE = "sglang-router", "0.3.2"
+ROUTER = Router(
+    package="sglang-router",
+    release="0.3.2",
+    command="python3 -m sglang_router.launch_router",
+    options=("--host", "--port", "--pd-disaggregation", "--prefill", "--decode", "--worker-urls"),
+    pairs="--pd-disaggregation",
+)
 BOOTSTRAP_PORT, MEETING_PORT = 8998, 20000
 """First ports of the hand-over of caches and of the rendezvous of nodes."""
 SHELL_OPTIONS = (
     *("--model-path", "--host", "--port", "--disaggregation-bootstrap-port"),
     *("--nnodes", "--node-rank", "--dist-init-addr"),
 )
-ROUTER_OPTIONS = ("--host", "--port", "--pd-disaggregation", "--prefill", "--decode", "--worker-urls")
 
 
 def export_sglang(resolved: ResolvedServing) -> Export:
     """Return the scripts that serve a plan. Raises UnsupportedError with all that SGLang cannot run."""
     plan = engine_plan(TARGET, resolved)
     assert_known(((name,) for name in SHELL_OPTIONS), TARGET, RELEASE)
-    files = {f"sglang/{script_name(pool)}": _script(plan, pool) for pool in plan.pools}
-    further: list[str] = []
-    if plan.servers > 1:
-        assert_known(((name,) for name in ROUTER_OPTIONS), ROUTER, ROUTER_RELEASE)
-        files["sglang/router.sh"] = router_script(plan, [*_router(plan)])
-        further = [
-            f"Then `bash router.sh` where {ROUTER} {ROUTER_RELEASE} is installed: it takes the requests."
-        ]
-    files["sglang/README.md"] = readme(plan, further, each_node=True)
+    files = engine_files(plan, "sglang", _script, ROUTER, _port_of_caches)
     remarks = [memory_remark(pool, "--mem-fraction-static", pool.memory.static_share) for pool in plan.pools]
     return serving_export(plan, files, [*remarks, *_unsaid(plan)])
 
@@ -110,20 +105,9 @@ def _bootstrap_port(settings: PoolSettings) -> int:
     return BOOTSTRAP_PORT + 100 * settings.number
 
 
-def _router(plan: EnginePlan) -> Iterator[str]:
-    yield "ARGS=("
-    if all(pool.role == "serve" for pool in plan.pools):
-        yield "  --worker-urls " + " ".join(f'"{url}"' for pool in plan.pools for url in urls(pool))
-    else:
-        yield "  --pd-disaggregation"
-        for pool in plan.pools:
-            for replica, url in enumerate(urls(pool)):
-                port = f" {_bootstrap_port(pool) + replica}" if pool.role == "prefill" else ""
-                yield f'  --{pool.role} "{url}"{port}'
-    yield ")"
-    yield command(
-        "python3 -m sglang_router.launch_router", "--host 0.0.0.0", '--port "${PORT}"', '"${ARGS[@]}"'
-    )
+def _port_of_caches(settings: PoolSettings, replica: int) -> str:
+    """Return the port at which a replica that prefills hands caches over, after a space; none of others."""
+    return f" {_bootstrap_port(settings) + replica}" if settings.role == "prefill" else ""
 
 
 def _unsaid(plan: EnginePlan) -> Iterator[Refusal]:

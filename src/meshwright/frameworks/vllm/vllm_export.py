@@ -9,26 +9,30 @@ Each rank of attention_dp is an engine core of ``--data-parallel-size``: ``--max
 import json
 from collections.abc import Iterator
 
-from meshwright.frameworks.exporting.export_result import Export, Refusal
+from meshwright.frameworks.exporting.export_result import Export
 from meshwright.frameworks.option_names import Option, assert_known
 from meshwright.frameworks.serving.memory_share import memory_remark
 from meshwright.frameworks.serving.scripts_of_pools import (
     EnginePlan,
+    Router,
     command,
+    engine_files,
     engine_plan,
     pool_script,
-    readme,
-    router_script,
-    script_name,
     serving_export,
-    urls,
 )
 from meshwright.frameworks.serving.settings_of_pools import PoolSettings, weights_option
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 
 TARGET = "vllm"
 RELEASE = "0.24.0"
-ROUTER, ROUTER_RELEASE = "vllm-router", "0.1.17"
+ROUTER = Router(
+    package="vllm-router",
+    release="0.1.17",
+    command="vllm-router",
+    options=("--host", "--port", "--vllm-pd-disaggregation", "--prefill", "--decode", "--worker-urls"),
+    pairs="--vllm-pd-disaggregation",
+)
 ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 EXCHANGES = {"prefill": "deepep_high_throughput", "decode": "deepep_low_latency"}
 SIDE_PORT, RPC_PORT, MASTER_PORT = 5600, 13345, 29600
@@ -38,24 +42,15 @@ SHELL_OPTIONS = (
     *("--data-parallel-rpc-port", "--data-parallel-start-rank", "--headless"),
     *("--nnodes", "--node-rank", "--master-addr", "--master-port"),
 )
-ROUTER_OPTIONS = ("--host", "--port", "--vllm-pd-disaggregation", "--prefill", "--decode", "--worker-urls")
 
 
 def export_vllm(resolved: ResolvedServing) -> Export:
     """Return the scripts that serve a plan. Raises UnsupportedError with all that vLLM cannot run."""
     plan = engine_plan(TARGET, resolved)
     assert_known(((name,) for name in SHELL_OPTIONS), TARGET, RELEASE)
-    files = {f"vllm/{script_name(pool)}": _script(plan, pool) for pool in plan.pools}
-    further: list[str] = []
-    if plan.servers > 1:
-        assert_known(((name,) for name in ROUTER_OPTIONS), ROUTER, ROUTER_RELEASE)
-        files["vllm/router.sh"] = router_script(plan, [*_router(plan)])
-        further = [
-            f"Then `bash router.sh` where {ROUTER} {ROUTER_RELEASE} is installed: it takes the requests."
-        ]
-    files["vllm/README.md"] = readme(plan, further, each_node=True)
+    files = engine_files(plan, "vllm", _script, ROUTER)
     remarks = (memory_remark(pool, "--gpu-memory-utilization", pool.memory.used_share) for pool in plan.pools)
-    return serving_export(plan, files, [*remarks, *_unequal_stages(plan)])
+    return serving_export(plan, files, remarks)
 
 
 def serve_options(plan: EnginePlan, settings: PoolSettings) -> list[Option]:
@@ -131,23 +126,3 @@ def _node_arguments(settings: PoolSettings) -> Iterator[str]:
     yield "if ((NODE_RANK > 0)); then"
     yield f'  NODE_ARGS+=(--headless --data-parallel-start-rank "$((NODE_RANK * {local}))")'
     yield "fi"
-
-
-def _router(plan: EnginePlan) -> Iterator[str]:
-    yield "ARGS=("
-    if all(pool.role == "serve" for pool in plan.pools):
-        yield "  --worker-urls " + " ".join(f'"{url}"' for pool in plan.pools for url in urls(pool))
-    else:
-        yield "  --vllm-pd-disaggregation"
-        for pool in plan.pools:
-            yield from (f'  --{pool.role} "{url}"' for url in urls(pool))
-    yield ")"
-    yield command(ROUTER, "--host 0.0.0.0", '--port "${PORT}"', '"${ARGS[@]}"')
-
-
-def _unequal_stages(plan: EnginePlan) -> Iterator[Refusal]:
-    """Warn about unequal pipeline stages at the ends of a hand-over."""
-    stages = {pool.layout.pp for pool in plan.pools if pool.role != "serve"}
-    if len(stages) > 1:
-        why = "the connector is not known to hand caches between pipelines of unequal stages: try it first"
-        yield Refusal("edges", str(len(plan.resolved.plan.edges)), why)

@@ -72,6 +72,8 @@ def refuse_serving(text: str, where: str) -> None:
 
 def is_serving(text: str, where: str = "plan") -> bool:
     """Return true for the text of a plan that serves, also of one with problems; any other text is none."""
+    if not any(word in text for word in (SERVE, "pools")):
+        return False
     data: dict[str, object] = {}
     with suppress(InputError):
         data = read_keys(text, where, PLAN, [])

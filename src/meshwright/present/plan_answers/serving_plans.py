@@ -26,6 +26,9 @@ def render_serving_plans(data: dict[str, Any], written: Sequence[str], *, why: b
         f"objective: {OBJECTIVES[data['objective']]}"
     )
     out.print(_ranking(data["plans"]))
+    for number, one in enumerate(data["plans"], 1):
+        pools = "; ".join(_pool(name, pool) for name, pool in one["plan"]["pools"].items())
+        out.print(f"  {number}  {escape(pools)}", soft_wrap=True)
     out.print("Each has other layouts than those above it; of equal layouts the best is shown.")
     if data["candidates_tied"] > 1:
         part = data["tie_ratio"] - 1
@@ -48,9 +51,18 @@ def render_serving_plans(data: dict[str, Any], written: Sequence[str], *, why: b
 
 def _ranking(plans: list[dict[str, Any]]) -> Any:
     table = plain_table(
-        *("#", "engine", "pools", "devices", "requests", "first token", "per token", "tokens/s", "/device"),
-        "$/M tokens",
-        wrapped=("pools",),
+        *(
+            "#",
+            "engine",
+            "devices",
+            "requests",
+            "first token",
+            "per token",
+            "tokens/s",
+            "/device",
+            "$/M tokens",
+        ),
+        texts=("engine",),
     )
     for number, one in enumerate(plans, 1):
         plan, serving = one["plan"], one["predict"]["serving"]
@@ -60,7 +72,6 @@ def _ranking(plans: list[dict[str, Any]]) -> Any:
         table.add_row(
             str(number),
             escape(plan["stack"]),
-            escape("\n".join(_pool(name, pool) for name, pool in plan["pools"].items())),
             str(devices),
             f"{load:,}" if load else f"{workload['rate_per_s']:g}/s",
             _seconds(serving["ttft_s"]),
