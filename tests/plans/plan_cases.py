@@ -303,7 +303,7 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
             "state": st.sampled_from(("parameter", "gradient", "optimizer")),
             "over": name,
             "merge": st.floats(0, 1),
-            "compress": st.none() | st.dictionaries(name, json_values, max_size=2),
+            "compress": st.none() | st.fixed_dictionaries({"quantise": name, "bucket": st.integers(-3, 9)}),
         }
     )
     data["synchronise"] = tuple(draw(st.lists(change, max_size=2)))

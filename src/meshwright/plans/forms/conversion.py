@@ -4,7 +4,7 @@ The law: ``expand(shorten(expand(p))) == expand(p)``.
 
 The defaults, in the order of the fields of the long form:
 
-* sharding ``none``: all of data parallelism is dp_replicate, dp_shard is 1;
+* sharding ``none``: all of data parallelism is dp_replicate, dp_shard is 1; with ``synchronise`` both are as written;
 * sequence_parallel: on when tp > 1; context: a ring;
 * experts' mesh, only for a model with experts or ep·etp > 1: edp = dp_replicate·dp_shard·cp·tp / (ep·etp),
   edp_replicate = gcd(edp, dp_replicate) (all of edp where nothing is sharded), edp_shard the rest. Where the
@@ -101,6 +101,7 @@ def short_of_only_layout(long: LongPlan) -> ShortPlan:
         ),
         offload=long.offload,
         dtypes=long.dtypes,
+        synchronise=long.synchronise,
         recompute=next(rule.recompute for key, rule in long.layers.items() if key not in ("embed", "head")),
     )
 
@@ -164,16 +165,23 @@ def _unfold(short: ShortPlan, model: ModelFacts) -> LongPlan:
         ),
         offload=short.offload,
         dtypes=short.dtypes,
+        synchronise=short.synchronise,
     )
 
 
 def _layout(short: ShortPlan, model: ModelFacts) -> Layout:
-    return expand_layout(short.layout, short.sharding, has_experts=model.has_experts)
+    synchronised = bool(short.synchronise)
+    return expand_layout(short.layout, short.sharding, has_experts=model.has_experts, keeps_axes=synchronised)
 
 
-def expand_layout(layout: ShortLayout, sharding: ShardingName, *, has_experts: bool) -> Layout:
-    """Return a layout with the defaults of a model with or without experts."""
-    whole = sharding == "none"
+def expand_layout(
+    layout: ShortLayout, sharding: ShardingName, *, has_experts: bool, keeps_axes: bool = False
+) -> Layout:
+    """Return a layout with the defaults of a model with or without experts.
+
+    ``keeps_axes``: dp_shard stays an axis where nothing is sharded, since entries of ``synchronise`` may name it.
+    """
+    whole = sharding == "none" and not keeps_axes
     grid = Grid(
         dp_replicate=layout.dp_replicate * (layout.dp_shard if whole else 1),
         dp_shard=1 if whole else layout.dp_shard,

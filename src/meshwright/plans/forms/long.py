@@ -5,7 +5,7 @@ so an older file never changes its meaning when support grows.
 """
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -25,6 +25,7 @@ from meshwright.plans.forms.short import (
     Version,
     WorkloadSpec,
 )
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice, stage_chains, stage_placement
 from meshwright.schedules.vocabulary import DEFAULT_FORM
@@ -161,19 +162,6 @@ class SequencePolicy(Strict):
 
     policy: str
     capacity_tokens: Annotated[int, Field(ge=1)]
-
-
-class Synchronisation(Strict):
-    """A periodic exchange of one kind of model state over an axis, every ``every`` steps."""
-
-    state: Literal["parameter", "gradient", "optimizer"]
-    over: str
-    every: Annotated[int, Field(ge=1)] = 1
-    fragments: Annotated[int, Field(ge=1)] = 1
-    delay: Annotated[int, Field(ge=0)] = 0
-    merge: Annotated[float, Field(ge=0, le=1)] = 1.0
-    compress: dict[str, Any] | None = None
-    outer: dict[str, Any] | None = None
 
 
 class Call(Strict):

@@ -26,6 +26,7 @@ from meshwright.plans.forms.spellings import (
     stack_in_our_words,
     translated,
 )
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.schedules.choice import ScheduleChoice, StepValidation
 from meshwright.schedules.custom.custom_schedule import CustomSchedule
 from meshwright.workload.adapter import DEFAULT_RANK, LORA, Adapter
@@ -347,6 +348,7 @@ class ShortPlan(Strict):
     recompute: Recompute = "none"
     offload: Offload | None = None
     dtypes: Dtypes | None = None
+    synchronise: tuple[Synchronisation, ...] = ()
 
 
 def default_gather(sharding: ShardingName, pp: int) -> Gather:

@@ -1,0 +1,138 @@
+"""An entry of the plan key ``synchronise``.
+
+An axis without an entry is exact in every step. An entry says, for one kind of state and one axis, which ``fragments``
+are exchanged every how many steps, how long an exchange may take (``delay``), in which encoding (``compress``), and
+what becomes of its result: an ``outer`` optimizer moves the anchor, and ``merge`` weighs it against local values.
+
+An axis is *loose* where an entry averages parameters over it and none exchanges gradients. Ranks that the other axes
+join are an *island*.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Annotated
+
+from pydantic import Discriminator, Tag
+
+from meshwright.plans.files.strict_types import Strict, name_or_list, name_or_mapping
+from meshwright.plans.synchronisation.compression import Compression
+from meshwright.plans.synchronisation.outer_optimizer import Outer
+
+Number = int | float
+STATES = ("gradient", "parameter", "first_moment", "second_moment", "optimizer", "expert_token")
+AXES = ("dp_shard", "dp_replicate", "ep")
+FRAGMENT_PATTERNS = ("strided", "sequential")
+
+
+def every_kind(value: object) -> str:
+    """Return the branch of ``every`` for a value: a number, a rule, or a name."""
+    kind = name_or_mapping(value)
+    return kind if kind == "<mapping>" or isinstance(value, str) else "<number>"
+
+
+def number_name_or_mapping(value: object) -> str:
+    """Return the branch of ``fragments`` for a value."""
+    return "<mapping>" if name_or_mapping(value) == "<mapping>" else "<number>"
+
+
+class Quadratic(Strict):
+    """The quadratic synchronisation rule: max(base, ⌊(alpha/learning rate)²⌋) steps (arXiv 2310.14423, eq. 2)."""
+
+    base: Number
+    alpha: Number
+
+
+class PeriodRule(Strict):
+    """A rule of the number of steps between exchanges; ``probability`` is not supported yet."""
+
+    qsr: Quadratic | None = None
+    probability: Number | None = None
+
+
+class Fragments(Strict):
+    """Layer l is in fragment l mod count (strided), or fragments are runs of layers (sequential)."""
+
+    count: Number
+    pattern: str = "strided"
+
+
+class Synchronisation(Strict):
+    """A periodic exchange of one kind of model state over an axis. See the module's text.
+
+    ``combine``, ``with`` and a list in ``over`` are parsed and not supported yet.
+    """
+
+    state: str
+    over: Annotated[
+        Annotated[str, Tag("<name>")] | Annotated[tuple[str, ...], Tag("<list>")], Discriminator(name_or_list)
+    ]
+    every: Annotated[
+        Annotated[Number, Tag("<number>")]
+        | Annotated[str, Tag("<name>")]
+        | Annotated[PeriodRule, Tag("<mapping>")],
+        Discriminator(every_kind),
+    ] = 1
+    fragments: Annotated[
+        Annotated[Number, Tag("<number>")] | Annotated[Fragments, Tag("<mapping>")],
+        Discriminator(number_name_or_mapping),
+    ] = 1
+    delay: Number = 0
+    own: str = "stale"
+    merge: Number = 1.0
+    weigh: str = "tokens"
+    compress: Compression | None = None
+    outer: (
+        Annotated[
+            Annotated[str, Tag("<name>")] | Annotated[Outer, Tag("<mapping>")], Discriminator(name_or_mapping)
+        ]
+        | None
+    ) = None
+    keep: str = "device"
+
+    @property
+    def period(self) -> int:
+        """Steps between exchanges of a legal entry; with a rule its base, the fewest."""
+        return int(self.every) if isinstance(self.every, int | float) else int(self.rule.base)
+
+    @property
+    def rule(self) -> Quadratic:
+        """The rule of the steps between exchanges, of an entry that has one."""
+        assert isinstance(self.every, PeriodRule)
+        assert self.every.qsr is not None
+        return self.every.qsr
+
+    @property
+    def has_rule(self) -> bool:
+        """Return true if a rule says the steps between exchanges."""
+        return isinstance(self.every, PeriodRule)
+
+    @property
+    def fragment_rule(self) -> Fragments:
+        """The fragments in full."""
+        return self.fragments if isinstance(self.fragments, Fragments) else Fragments(count=self.fragments)
+
+    @property
+    def axis(self) -> str:
+        """The axis of a legal entry."""
+        assert isinstance(self.over, str)
+        return self.over
+
+    @property
+    def outer_in_full(self) -> Outer | None:
+        """The outer optimizer; None: the mean itself."""
+        return self.outer if isinstance(self.outer, Outer) else None
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states that are exchanged: ``optimizer`` stands for both moments."""
+        return ("first_moment", "second_moment") if self.state == "optimizer" else (self.state,)
+
+
+def loose_axes(entries: Iterable[Synchronisation], sharded: Collection[str]) -> tuple[str, ...]:
+    """Return the axes over which parameters differ between exchanges, in the order of their entries.
+
+    Over axes that some state is ``sharded`` by they never do.
+    """
+    entries = tuple(entries)
+    exact = {*sharded, *(entry.axis for entry in entries if entry.state == "gradient")}
+    loose = (entry.axis for entry in entries if entry.state == "parameter" and entry.axis not in exact)
+    return tuple(dict.fromkeys(loose))
