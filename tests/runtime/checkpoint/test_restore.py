@@ -13,10 +13,10 @@ from local_plans import Small, small
 from safetensors import safe_open
 from tiny_models import tiny
 
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.checkpoint import latest_checkpoint, restore_checkpoint, save_checkpoint
 from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
-from meshwright.runtime.state.unit_layout import Cut
 
 LLAMA, TIED = tiny("llama", num_hidden_layers=2), tiny("gemma2", num_hidden_layers=2)
 EXPERTS = small(

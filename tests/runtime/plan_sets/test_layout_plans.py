@@ -5,10 +5,10 @@ from layout_plans import SEED, chosen_levels, every_pair, layout_plans, pairs_of
 from ledger_check import ledger_differences
 
 from meshwright.program.checks.validate_program import validate
+from meshwright.program.rank_units.unit_layout import UnitLayout
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.comm.reshard_exchange import Piece, RankExchange
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
-from meshwright.runtime.state.unit_layout import UnitLayout
 from meshwright.runtime.verify.run_case import no_fault, run_case
 from meshwright.runtime.verify.run_state_case import run_case_and_states
 

@@ -7,9 +7,9 @@ from covering_plans import Proven
 
 from meshwright.model.named_tensors import runnable_numerics
 from meshwright.program.model_states.hidden_matrices import stage_matrices, stepped
+from meshwright.program.rank_units.local_matrices import local_matrices, segments
 from meshwright.runtime.executor.rank_plan import rank_plan
 from meshwright.runtime.precision import PRECISIONS
-from meshwright.runtime.state.local_matrices import local_matrices, segments
 
 
 class Alone:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from meshwright.program.rank_units.unit_layout import Cut, Tensor
 from meshwright.runtime.state.perturbation import whole_indices
-from meshwright.runtime.state.unit_layout import Cut, Tensor
 
 CASES = {
     "whole": ((5, 7), (5, 7), ()),

@@ -7,9 +7,9 @@ import pytest
 import torch
 from adapter_plans import blocks
 
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
-from meshwright.runtime.state.unit_layout import Cut
 from meshwright.runtime.verify.verify_case import micro_batches
 from meshwright.runtime.weights.base_quantisation import NF4_CODES, QUANTISERS, first_row, rounded
 from meshwright.workload.base_types import BASE_TYPES

@@ -16,13 +16,13 @@ import torch.distributed as dist
 
 from meshwright.errors import InputError, Problem
 from meshwright.model.graph import ModelGraph
+from meshwright.program.rank_units.unit_layout import Tensor
 from meshwright.runtime.checkpoint.all_or_none import all_or_none
 from meshwright.runtime.checkpoint.run_folder import write_errors
 from meshwright.runtime.checkpoint.shard_files import BUFFER, PARAMETER, Stretch, stretches
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
-from meshwright.runtime.state.unit_layout import Tensor
 from meshwright.runtime.weights.family_tensor_names import stored_places
 from meshwright.runtime.weights.peft_files import save_adapters
 from meshwright.runtime.weights.save import save

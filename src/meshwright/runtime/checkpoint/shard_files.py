@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from meshwright.errors import InputError, Problem
+from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.executor.rank_plan import layer_of
@@ -28,7 +29,6 @@ from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "F32",

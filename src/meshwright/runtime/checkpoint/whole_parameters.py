@@ -8,10 +8,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from meshwright.errors import InputError
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.checkpoint.manifest import Manifest, damage, file_problems
 from meshwright.runtime.checkpoint.shard_files import METADATA, PARAMETER
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
-from meshwright.runtime.state.unit_layout import Cut
 
 
 def whole_parameters(path: Path, manifest: Manifest) -> dict[str, torch.Tensor]:

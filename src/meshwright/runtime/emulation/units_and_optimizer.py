@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
 from meshwright.program.model_states.state_elements import DENSE_MESH, EXPERT_MESH, StateMesh
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program, Stage
+from meshwright.program.rank_units.unit_layout import UnitLayout
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCommunicator
-from meshwright.runtime.executor.rank_plan import TABLE, RankPlan
+from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.precision import PRECISIONS
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.sharded_unit import Steps, Unit
-from meshwright.runtime.state.unit_layout import UnitLayout
 from meshwright.schedules.action import Action
 
 
@@ -96,7 +97,7 @@ def emulated_plan(program: Program, communicator: EmulatedCommunicator) -> RankP
         places=dict.fromkeys(units, ()),
         blocks=dict.fromkeys(units, ()),
         units=units,
-        unit_of={TABLE: tables[0]} if tables else {},
+        unit_of={TOKEN_TABLE: tables[0]} if tables else {},
         buffers={},
     )
 

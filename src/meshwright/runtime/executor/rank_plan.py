@@ -7,27 +7,27 @@ block of a stage gets the Program's items for its passes and a kernel for each o
 layer's number, on which rotary embeddings and windows may depend.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import count
 
 import torch
 
 from meshwright.model.graph import ENCODER_KINDS, Block, ModelGraph
-from meshwright.model.named_tensors import ENCODER_END, named_buffers
+from meshwright.model.named_tensors import named_buffers
 from meshwright.model.numerics import Numerics
 from meshwright.model.operators.blocks import EMBEDDING_TABLE
 from meshwright.model.operators.encoder_layers import encoder_architecture
-from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
 from meshwright.program.activation_bytes import SavedTensors, saved_tensors_by_operator
 from meshwright.program.lowering.pass_bodies import Shared
-from meshwright.program.model_states.base_changes import CHANGE_AXES, replicas_of
-from meshwright.program.model_states.hidden_matrices import owned_whole
-from meshwright.program.model_states.state_elements import EXPERT_MESH, OWN_MESH
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import Program, Stage, rank_items, table_is_apart
+from meshwright.program.program import Program, rank_items
 from meshwright.program.program_parts import Part
+from meshwright.program.rank_units.local_matrices import NamedBlocks
+from meshwright.program.rank_units.rank_units import Place, RankUnits, UnitPlan, named_blocks
+from meshwright.program.rank_units.unit_layout import (
+    UnitLayout,
+)
 from meshwright.program.reshard import Reshard, Way
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
@@ -39,27 +39,12 @@ from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.kernels.kernel import Setting
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.frozen_unit import FrozenUnit
-from meshwright.runtime.state.local_matrices import NamedBlocks, local_matrices, with_owners
 from meshwright.runtime.state.on_host.gradient_offload import GradientLots
 from meshwright.runtime.state.on_host.offloaded_unit import Hosting, OffloadedUnit
 from meshwright.runtime.state.on_host.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Tensor, UnitLayout, local_tensor, part_of_stack, unit_layout
 
-TABLE = f"embed.{EMBEDDING_TABLE}"
 AnyUnit = Unit | FrozenUnit
-
-
-@dataclass(frozen=True)
-class Place:
-    """A block of a stage: its index in the model, its name (``layers.3``), and the decoder layer's number.
-
-    The number is None for embedding, encoder and head.
-    """
-
-    block: int
-    name: str
-    layer: int | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +100,7 @@ class RankPlan:
     @property
     def named_blocks(self) -> NamedBlocks:
         """The rank's blocks by the names of their places, in forward order."""
-        return _named([place for of_part in self.places.values() for place in of_part], self.program)
+        return named_blocks([place for of_part in self.places.values() for place in of_part], self.program)
 
     def units_of(self, stage: int) -> tuple[AnyUnit, ...]:
         """Return the distinct units of a stage or share."""
@@ -207,14 +192,14 @@ def rank_plan(
 ) -> RankPlan:
     """Return the plan of one rank; its parameters are still zero."""
     pipeline_rank = communicator.pipeline_rank
-    shares = tuple(share for share in program.shares if share.rank == pipeline_rank)
-    places = {s.index: _places(s, program) for s in program.stages_of(pipeline_rank) + shares}
-    hosting = _hosting(program, communicator)
-    units: dict[int, tuple[tuple[AnyUnit, ...], ...]] = {}
-    unit_of: dict[str, AnyUnit] = {}
-    for stage, of_stage in places.items():
-        units[stage] = _units(stage, of_stage, program, communicator, precision, frozenset(unit_of), hosting)
-        unit_of |= {t.name: unit for of in units[stage] for unit in of for t in unit.layout.tensors}
+    held = RankUnits(program, communicator.rank)
+    places, hosting = held.places, _hosting(program, communicator)
+    made = {id(unit): _unit(unit, program, communicator, precision, hosting) for unit in held.distinct()}
+    units = {
+        section: tuple(tuple(made[id(unit)] for unit in of_place) for of_place in of)
+        for section, of in held.of_places.items()
+    }
+    unit_of = {t.name: unit for unit in made.values() for t in unit.layout.tensors}
     routing = numerics.routing
     tally = RouterStatistics(routing.correction_speed if routing else 0.0, named_buffers(model))
     encoder = encoder_architecture(model.architecture)
@@ -297,18 +282,6 @@ def layer_of(name: str) -> int:
     return int(name.split(".")[1])
 
 
-def _places(stage: Stage, program: Program) -> tuple[Place, ...]:
-    layers, encoder = iter(stage.layers), count()
-    found = []
-    for index in stage.blocks:
-        kind = program.blocks[index].kind
-        number = next(layers) if kind == "layer" else None
-        names = {"layer": f"layers.{number}", "encoder-end": ENCODER_END}
-        name = f"encoder.{next(encoder)}" if kind == "encoder" else names.get(kind, kind)
-        found.append(Place(index, name, number))
-    return tuple(found)
-
-
 def _block_plan(place: Place, program: Program, setting: Setting) -> BlockPlan:
     block = program.blocks[place.block]
     return BlockPlan(
@@ -330,67 +303,32 @@ def _kept(block: Block, program: Program) -> Mapping[str, SavedTensors]:
     return saved_tensors_by_operator(block)
 
 
-def _units(
-    stage: int,
-    places: Sequence[Place],
+def _unit(
+    plan: UnitPlan,
     program: Program,
     communicator: Communicator,
     precision: Precision,
-    held: frozenset[str],
     hosting: Hosting | None,
-) -> tuple[tuple[AnyUnit, ...], ...]:
-    """Return the units of each place; all places of a part share them unless it gathers layer by layer."""
-    found: dict[int, tuple[AnyUnit, ...]] = {}
-    of_parts = {program.parts.of_blocks[place.block]: None for place in places}
-    name = f"stage {stage}" if stage < len(program.stages) else "share"
-    for index in of_parts:
-        here = [place for place in places if program.parts.of_blocks[place.block] == index]
-        own = name if len(of_parts) == 1 else f"{name} {program.parts[index].name}"
-        of_part = communicator.on(index)
-        for group in [[place] for place in here] if of_part.part.mode.gather == "per-layer" else [here]:
-            group_name = group[0].name if of_part.part.mode.gather == "per-layer" else own
-            units = _units_of_part(group_name, group, program, of_part, precision, held, hosting)
-            held |= {t.name for unit in units for t in unit.layout.tensors}
-            found |= {places.index(place): units for place in group}
-    return tuple(found[at] for at in range(len(places)))
-
-
-def _units_of_part(
-    name: str,
-    places: Sequence[Place],
-    program: Program,
-    communicator: Communicator,
-    precision: Precision,
-    held: frozenset[str],
-    hosting: Hosting | None,
-) -> tuple[AnyUnit, ...]:
-    """Return the units of places of one part: dense, experts', frozen ones."""
-    part = communicator.part
-
-    def made(name: str, layout: UnitLayout, of: Sequence[Place]) -> Unit:
-        kind = (
-            Unit if hosting is None else partial(OffloadedUnit, hosting=hosting, blocks=_blocks(layout, of))
-        )
-        return kind(
-            name=name,
-            layout=layout,
-            communicator=communicator,
-            precision=precision,
-            sequence_parallel=part.mode.sequence_parallel,
-            accumulates=part.mode.reduce != "per-step",
-            gradient_width=program.stack.gradient_communication_bytes,
-            parameter_width=program.stack.parameter_wire_bytes,
-            stays_whole=hosting is None and part.sharding != "zero3",
-        )
-
-    dense, experts, *frozen = _layouts(places, program, communicator, held)
-    of_experts = (made(f"{name} experts", experts, places),) if experts.tensors else ()
-    still = tuple(
-        FrozenUnit(f"{name}{kind}", layout, communicator, precision)
-        for kind, layout in zip((" base", " experts base"), frozen, strict=True)
-        if layout.tensors
+) -> AnyUnit:
+    """Return a unit of the rank; its parameters are still zero."""
+    of_part = communicator.on(plan.part)
+    if not plan.trained:
+        return FrozenUnit(plan.name, plan.layout, of_part, precision)
+    kind: Callable[..., Unit] = Unit
+    if hosting is not None:
+        kind = partial(OffloadedUnit, hosting=hosting, blocks=_blocks(plan.layout, plan.places))
+    part = of_part.part
+    return kind(
+        name=plan.name,
+        layout=plan.layout,
+        communicator=of_part,
+        precision=precision,
+        sequence_parallel=part.mode.sequence_parallel,
+        accumulates=part.mode.reduce != "per-step",
+        gradient_width=program.stack.gradient_communication_bytes,
+        parameter_width=program.stack.parameter_wire_bytes,
+        stays_whole=hosting is None and part.sharding != "zero3",
     )
-    return (*(() if still and not dense.tensors else (made(name, dense, places),)), *of_experts, *still)
 
 
 def _blocks(layout: UnitLayout, places: Sequence[Place]) -> list[list[str]]:
@@ -400,75 +338,3 @@ def _blocks(layout: UnitLayout, places: Sequence[Place]) -> list[list[str]]:
         at = (place for place, of in enumerate(places) if tensor.name.startswith(f"{of.name}."))
         names[next(at, len(places) - 1)].append(tensor.name)
     return names
-
-
-def _layouts(
-    places: Sequence[Place], program: Program, communicator: Communicator, held: frozenset[str]
-) -> tuple[UnitLayout, ...]:
-    """Return the layouts of the places' parameters, without the ``held`` ones: dense, experts', then frozen ones."""
-    tied_apart = len(program.end_ranks) > 1 and table_is_apart(program)
-    dense, experts = (
-        {
-            t.name: t
-            for place in places
-            for t in tensors_of(place, program, communicator, experts=experts)
-            if t.name not in held
-        }
-        for experts in (False, True)
-    )
-    shared = (TABLE,) if tied_apart and TABLE in dense else ()
-    part = communicator.part
-    parts, expert_parts = int(part.shape.shard), int(part.shape.expert_shard)
-    frozen = [[t for t in of.values() if not t.trained] for of in (dense, experts)]
-    trains = [[t for t in of.values() if t.trained] for of in (dense, experts)]
-    cut = any(frozen) and part.sharding == "zero3"
-    if any(t.of_each_replica for t in trains[0]):
-        dense_layout = unit_layout(trains[0], (), 1, OWN_MESH)
-    else:
-        dense_layout = _owned(unit_layout(trains[0], shared, parts), places, program, part)
-        dense_layout = replace(dense_layout, weights=part.shape.state_share)
-    return (
-        dense_layout,
-        _owned(unit_layout(trains[1], (), expert_parts, EXPERT_MESH), places, program, part),
-        unit_layout(frozen[0], (), parts if cut else 1),
-        unit_layout(frozen[1], (), expert_parts if cut else 1, EXPERT_MESH),
-    )
-
-
-def _owned(layout: UnitLayout, places: Sequence[Place], program: Program, part: Part) -> UnitLayout:
-    """Return a layout with whole matrices in one part each, where the optimizer needs them so."""
-    if not owned_whole(part.sharding):
-        return layout
-    matrices = local_matrices(_named(places, program), layout, program.stack)
-    return with_owners(layout, matrices, part.shape, program.stack)
-
-
-def _named(places: Sequence[Place], program: Program) -> NamedBlocks:
-    return [(place.name, program.blocks[place.block]) for place in places]
-
-
-def tensors_of(
-    place: Place, program: Program, communicator: Communicator, *, experts: bool = False
-) -> list[Tensor]:
-    """Return the parameters of a block, or of its experts, as this rank holds them.
-
-    A tied head's table has the embedding's name.
-    """
-    here = {axis: communicator.place_in((axis,)) for axis in ("tp", "ep", "etp")}
-    replica, replicas = communicator.place_in(CHANGE_AXES), replicas_of(program)
-
-    def local(p: Parameter, op: Operator) -> Tensor:
-        name = TABLE if p.name == EMBEDDING_TABLE else f"{place.name}.{p.name}"
-        places = here | {"pp": communicator.pipeline_rank}
-        part = communicator.part
-        tensor = local_tensor(name, p, op, part.shape, places, part.expert_order(place.layer))
-        if p.of_each_replica and isinstance(op, LowRank):
-            return part_of_stack(tensor, p, op, replica, replicas)
-        return tensor
-
-    return [
-        local(p, op)
-        for op in program.blocks[place.block].operators
-        if (op.place == "expert") == experts
-        for p in sorted(op.parameters, key=lambda p: -len(p.shape))  # keeps an operator's matrices adjacent
-    ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.lowering.pass_bodies import units_needed
 from meshwright.program.pass_items import Collective, PassKind, Segment
 from meshwright.program.reshard import Reshard, Way
@@ -19,7 +20,6 @@ from meshwright.runtime.executor.intermediate_values import StageValues, Value, 
 from meshwright.runtime.executor.operator_call import MicroBatch, OperatorCall
 from meshwright.runtime.executor.parameter_prefetch import BlockOfUnit, ParameterFetches
 from meshwright.runtime.executor.rank_plan import (
-    TABLE,
     AnyUnit,
     RankPlan,
     dealt,
@@ -299,7 +299,7 @@ class _OverlappedExchanges:
         return self.plan.program.parts.of(block).mode.gather == "per-layer"
 
     def _table(self) -> tuple[BlockOfUnit, ...]:
-        return (BlockOfUnit(self.plan.unit_of[TABLE], 0),) if self.plan.shared else ()
+        return (BlockOfUnit(self.plan.unit_of[TOKEN_TABLE], 0),) if self.plan.shared else ()
 
     def _used(self, at: int) -> tuple[BlockOfUnit, ...]:
         """Return the units that the block at a place of the order uses."""

@@ -29,13 +29,13 @@ from meshwright.plans.context_parallel import Context
 from meshwright.program.local_shape import ACTIVATION_BYTES, LocalShape
 from meshwright.program.pass_items import Collective
 from meshwright.program.program_parts import Part
+from meshwright.program.rank_units.unit_layout import vocabulary_part
 from meshwright.runtime.batch.batch_sharding import rank_positions
 from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.executor.router_statistics import RouterStatistics
 from meshwright.runtime.kernels.constant_tables import Tables
 from meshwright.runtime.precision import Precision
-from meshwright.runtime.state.unit_layout import vocabulary_part
 
 Exchange = Generator[Work, None, Any]
 Value = Any

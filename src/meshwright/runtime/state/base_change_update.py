@@ -18,11 +18,11 @@ from meshwright.program.model_states.base_changes import (
     change_gathers_of,
     replicas_of,
 )
+from meshwright.program.rank_units.unit_layout import Tensor
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.runtime.state.shard_pieces import Piece
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Tensor
 
 
 class OwnPair(NamedTuple):

@@ -15,11 +15,11 @@ import torch
 
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
+from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.shard_pieces import places_of
 from meshwright.runtime.state.sharded_unit import Steps
-from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.weights.base_quantisation import QUANTISERS, first_row
 from meshwright.workload.base_types import HALF, stored_bytes
 

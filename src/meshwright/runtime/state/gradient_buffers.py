@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 
 from meshwright.program.pass_items import Collective
+from meshwright.program.rank_units.unit_layout import Place, UnitLayout, adjacent
 from meshwright.runtime.precision import Precision
-from meshwright.runtime.state.unit_layout import Place, UnitLayout, adjacent
 
 
 class Addition(NamedTuple):

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.lowering.step_collectives import reduces_stages
 from meshwright.runtime.executor.block_passes import PendingExchange
-from meshwright.runtime.executor.rank_plan import TABLE, RankPlan, own_exchanges
+from meshwright.runtime.executor.rank_plan import RankPlan, own_exchanges
 from meshwright.runtime.state.frozen_unit import FrozenUnit
 from meshwright.schedules.action import Action
 
@@ -50,7 +51,7 @@ class GradientReductions:
         """Reduce the gradient of a table that another stage holds too."""
         self.end()
         (item,) = self.plan.program.collectives[None, "REDUCE_TIED"]
-        unit = self.plan.unit_of[TABLE]
+        unit = self.plan.unit_of[TOKEN_TABLE]
         assert not isinstance(unit, FrozenUnit), "a frozen table has no gradient"
         part = unit.tied()
         PendingExchange(unit.sum_over_ranks(item, part)).begin().finish()

@@ -15,8 +15,8 @@ import torch
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.matrix_exchanges import MATRIX_BYTES, exchange_of, gather_of_unit
 from meshwright.program.pass_items import Collective
+from meshwright.program.rank_units.local_matrices import LocalMatrix, Segment, merged, segments
 from meshwright.runtime.comm.reduction_precision import sum_over_ranks
-from meshwright.runtime.state.local_matrices import LocalMatrix, Segment, merged, segments
 from meshwright.runtime.state.optimizer_parts import Moments, moments_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.state.stored_states import Ranges, StoredState, place_in

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 
 from meshwright.program.model_states.hidden_matrices import gathered
+from meshwright.program.rank_units.local_matrices import local_matrices
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.gradient_norm import squares_of
-from meshwright.runtime.state.local_matrices import local_matrices
 from meshwright.runtime.state.muon_update import new_muon_update
 from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit, ShardPart, sides_of
 from meshwright.runtime.state.optimizer_parts import OptimizerPart, element_part, ranges

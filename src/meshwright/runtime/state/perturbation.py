@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from meshwright.program.rank_units.unit_layout import Tensor
 from meshwright.runtime.state.noise import noise
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Tensor
 
 BLOCK = {"cpu": 2**15}
 OTHER_BLOCK = 2**22

@@ -9,7 +9,7 @@ that average their parameters have other ones in between, and copy nothing.
 from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.program import Program, table_changes_layout, table_ends, table_is_apart
 from meshwright.program.program_parts import Part
-from meshwright.runtime.state.unit_layout import Tensor, UnitLayout
+from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 
 
 def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor, part: Part) -> int:

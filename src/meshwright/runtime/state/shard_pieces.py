@@ -10,8 +10,8 @@ from math import prod
 
 import torch
 
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Cut
 
 
 class CopiesDifferError(AssertionError):

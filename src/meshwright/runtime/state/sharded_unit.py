@@ -24,13 +24,13 @@ import torch
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import TABLE_PIECES
+from meshwright.program.rank_units.unit_layout import UnitLayout, adjacent
 from meshwright.runtime.comm.communicator import Communicator, Work
 from meshwright.runtime.comm.reduction_precision import sum_over_ranks
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.table_exchange import add_other_gradient
 from meshwright.runtime.state.uneven_exchanges import gather_shards, reduce_to_shards
-from meshwright.runtime.state.unit_layout import UnitLayout, adjacent
 
 TP = ("tp",)
 Steps = Generator[Work, None, None]

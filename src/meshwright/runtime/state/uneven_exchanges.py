@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import torch
 
 from meshwright.program.pass_items import Collective, CollectiveKind
+from meshwright.program.rank_units.unit_layout import UnitLayout
 from meshwright.runtime.comm.communicator import Communicator, Work
-from meshwright.runtime.state.unit_layout import UnitLayout
 
 
 def gather_shards(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.launch.forked_ranks import ProgressCallback
@@ -14,7 +15,6 @@ from meshwright.runtime.state.on_host.offloaded_unit import OffloadedUnit
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.state.unit_layout import Cut
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 
 PARAMETER = "parameter"

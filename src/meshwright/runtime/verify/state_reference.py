@@ -13,11 +13,10 @@ from typing import cast
 
 import torch
 
-from meshwright.model.named_tensors import is_matrix
+from meshwright.model.named_tensors import TOKEN_TABLE, is_matrix
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
 from meshwright.runtime.comm.process_groups import groups_of
-from meshwright.runtime.executor.rank_plan import TABLE
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
 from meshwright.runtime.state.optimizer import CLIP_EPSILON
@@ -187,7 +186,7 @@ class StateReference:
             for ranks in groups_of(self.program, items[0].axes):
                 for names in zip(*(self._units_with(rank, kind) for rank in ranks), strict=True):
                     part = {r: reduced[r].pop(name) for r, name in zip(ranks, names, strict=True)}
-                    which = frozenset({TABLE}) if kind == "REDUCE_TIED" else frozenset(part[ranks[0]])
+                    which = frozenset({TOKEN_TABLE}) if kind == "REDUCE_TIED" else frozenset(part[ranks[0]])
                     _sum_over(ranks, part, which, "all-reduce", adding, wire)
                     for rank, name in zip(ranks, names, strict=True):
                         reduced[rank][name] = part[rank]
@@ -198,7 +197,7 @@ class StateReference:
         """Return the units of a rank that a sum over the pipeline is about, in the order of their parameters."""
         units = self.records[rank].units
         if kind == "REDUCE_TIED":
-            return [name for name, unit in units.items() if TABLE in unit.shapes]
+            return [name for name, unit in units.items() if TOKEN_TABLE in unit.shapes]
         return sorted(units, key=lambda name: sorted(units[name].shapes))
 
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import torch
 
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.state.shard_pieces import CopiesDifferError, Piece, whole_tensors
-from meshwright.runtime.state.unit_layout import Cut
 
 FLOOR = 1e-3
 

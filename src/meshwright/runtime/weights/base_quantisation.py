@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from meshwright.runtime.state.unit_layout import Cut
+from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.workload.base_types import NF4_BLOCK, NF4_SHARED_BLOCKS
 
 Pieces = Mapping[str, torch.Tensor]

@@ -14,12 +14,12 @@ from math import prod
 import torch
 
 from meshwright.program.pass_items import Collective
+from meshwright.program.rank_units.unit_layout import Place, UnitLayout
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy, Way
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import Addition
 from meshwright.runtime.state.on_host.shard_split import SplitShard
-from meshwright.runtime.state.unit_layout import Place, UnitLayout
 
 LotKey = tuple[int, int]
 """The stage's run and the place of the block that add to gradients."""

@@ -13,13 +13,13 @@ import torch
 
 from meshwright.errors import RunError
 from meshwright.program.pass_items import Collective
+from meshwright.program.rank_units.unit_layout import Place, UnitLayout, adjacent
 from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.on_host.gradient_offload import GradientLots, OffloadedGradients, ReturningSums
 from meshwright.runtime.state.on_host.parameter_offload import ParameterHome
 from meshwright.runtime.state.on_host.shard_split import ShareCut, Split, SplitShard, part_of
 from meshwright.runtime.state.sharded_unit import Steps, Unit, padded_table, shared_elements
-from meshwright.runtime.state.unit_layout import Place, UnitLayout, adjacent
 
 
 @dataclass(frozen=True, kw_only=True)

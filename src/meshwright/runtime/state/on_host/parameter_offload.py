@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.program.rank_units.unit_layout import Place
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import Copy, HostLink, StateCopy, Way
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.on_host.shard_split import Split, SplitShard
-from meshwright.runtime.state.unit_layout import Place
 
 PARAMETER = "parameter"
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.program.layouts.table_transfers import balanced
+from meshwright.program.rank_units.unit_layout import Cut, Tensor, UnitLayout, unit_layout
 from meshwright.runtime.state.sharded_unit import flat_of_shards, shard_of_flat, shards_of_flat
-from meshwright.runtime.state.unit_layout import Cut, Tensor, UnitLayout, unit_layout
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 parts = st.integers(1, 9)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from meshwright.model.graph import Block
 from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.hidden_matrices import HiddenMatrix, block_matrices, owners
-from meshwright.runtime.state.unit_layout import UnitLayout
+from meshwright.program.rank_units.unit_layout import UnitLayout
 from meshwright.stack.stack import Stack
 
 NamedBlocks = Sequence[tuple[str, Block]]
