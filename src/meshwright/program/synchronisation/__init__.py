@@ -1,0 +1,1 @@
+"""Exchanges of the plan key ``synchronise``: stretches of tensors, their encoded bytes, and the collectives."""
