@@ -1,0 +1,1 @@
+"""Exchanges of the plan key ``synchronise`` on PyTorch: codecs, encoded sums over a group, and outer optimizers."""
