@@ -33,8 +33,7 @@ class Compute:
 class Collective:
     """A collective over the group of ``axes``; ``logical_bytes`` as in the module's text.
 
-    ``part`` is the index of the part of the Program whose meshes have these axes. ``version`` is how many steps older
-    than the step that takes them the exchanged values are: they are kept until then.
+    ``part`` is the index of the part of the Program whose meshes have these axes.
 
     ``once``: a token goes once to each node that has some of its experts, and once to each rank there
     (``program/expert_dispatch/dispatch_forms.py``). ``routed``: the bytes are those of balanced routing; one group
@@ -51,7 +50,6 @@ class Collective:
     once: DeduplicatedBytes | None = None
     routed: bool = False
     part: int = 0
-    version: int = 0
     alternatives: tuple["Collective", ...] = ()
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import LowRank
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.program.layouts.table_transfers import TableTransfer, table_transfers
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.hidden_matrices import MATRICES
@@ -21,6 +22,7 @@ from meshwright.program.model_states.states_on_host import HostStates, PassCopie
 from meshwright.program.pass_items import Body, Collective, Item, PassKind
 from meshwright.program.program_parts import ProgramParts
 from meshwright.program.reshard import Reshard
+from meshwright.program.synchronisation.islands import ISLAND, island_size
 from meshwright.schedules.action import (
     Action,
     Kind,
@@ -83,6 +85,9 @@ class Program:
     ``host_states`` are the model states on the hosts, None where all are on the devices; ``state_copies`` are, per
     stage and kind of pass, the bytes of theirs that it copies.
 
+    ``synchronise`` are the entries of that key, ``loose`` the axes over which parameters differ between exchanges
+    (``program/synchronisation``).
+
     ``vocabulary`` is the form of a vocabulary that is spread over the pipeline ranks (``pipeline_vocabulary.py``);
     each of them has one of the ``shares``, which count as stages K + rank: what is said per stage is said of shares
     behind it, ``activation_bytes`` being kept from S to T.
@@ -115,6 +120,8 @@ class Program:
     host_states: HostStates | None = None
     state_copies: Mapping[tuple[int, Kind], PassCopies] = field(default_factory=dict)
     smaller_items: Mapping[tuple[int, PassKind, int], tuple[Item, ...]] = field(default_factory=dict)
+    synchronise: tuple[Synchronisation, ...] = ()
+    loose: tuple[str, ...] = ()
 
     @property
     def sections(self) -> tuple[Stage, ...]:
@@ -160,7 +167,10 @@ class Program:
         return int(self.host_states.on_host(kind, self.held_elements(rank, kind)))
 
     def edges(self) -> Iterator[Edge]:
-        """Every message between pipeline ranks, in the order of the senders' lists."""
+        """Every message between pipeline ranks and every exchange between islands, in the order of the lists.
+
+        What an exchange moves is in ``program/synchronisation``.
+        """
         for rank, actions in enumerate(self.lists):
             for action in actions:
                 if action.kind in ("SEND_F", "SEND_B"):
@@ -169,6 +179,10 @@ class Program:
                     yield Edge(
                         action, rank, target, self.stages[target.stage].rank, message_bytes(self, action)
                     )
+                elif action.kind == "SYNC_BEGIN":
+                    assert action.stage is not None
+                    delay = int(self.synchronise[action.stage].delay)
+                    yield Edge(action, rank, Action("SYNC_END", action.stage), rank, 0, delay)
 
     @property
     def split(self) -> bool:
@@ -197,10 +211,13 @@ class Program:
     def group_size(self, axes: tuple[str, ...], part: int = 0) -> int:
         """Members of a group over ``axes`` of a part.
 
-        "world" is every rank, "tied" the first and the last stage's, "mirrored" those that have the same layers.
+        "world" is every rank, "island" those of an island, "tied" the first and the last stage's, "mirrored" those that
+        have the same layers.
         """
         if axes == ("world",):
             return self.parts.ranks
+        if axes == ISLAND:
+            return island_size(self.parts[0].grid, self.loose)
         if axes == ("tied",):
             return len(self.end_ranks)
         if axes == TABLE_PIECES:
@@ -227,13 +244,6 @@ def sequences_of_step(program: Program) -> int:
     """Sequences of a step, each counted once."""
     part = program.parts[0]
     return part.sequences_together * program.micro_batches // program.stack.optimizer.passes_of_a_sequence
-
-
-def earlier_parameter_bytes(program: Program, rank: int) -> int:
-    """Bytes of earlier parameters that each rank of a pipeline rank keeps for means to come."""
-    kinds = ((stage.index, "AVERAGE") for stage in program.stages_of(rank))
-    exchanged = (item for key in kinds for item in program.collectives.get(key, ()))  # type: ignore[arg-type]
-    return sum(item.version * int(item.logical_bytes) for item in exchanged)
 
 
 def table_ends(program: Program) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -307,6 +317,8 @@ def _identity(program: Program) -> Iterator[object]:
         yield [of.batch_share for of in program.parts]
     if any(of.shape.state_share for of in program.parts):
         yield [of.shape.state_share for of in program.parts]
+    if program.synchronise:
+        yield program.loose, [entry.to_data() for entry in program.synchronise]
 
 
 def _plain_collectives(key: object, collectives: Iterable[Collective]) -> object:

@@ -44,7 +44,8 @@ Kind = Literal[
     "RECV_NORM",  # sums over all ranks before this one
     "PERTURB",  # parameters to the next point at which the loss is computed
     "STEP",  # optimizer
-    "AVERAGE",  # parameters of a stage, replaced by their mean over ranks that have other ones
+    "SYNC_BEGIN",  # due exchanges of an entry of synchronise, whose number stands in the place of a stage's
+    "SYNC_END",  # results of exchanges that are due are applied
     "SEND_TOTAL",  # sums over all ranks, of the step before, to the previous rank
     "RECV_TOTAL",  # sums over all ranks, of the step before, from the next rank
     "OFFLOAD",  # activations of a micro-batch to host memory
@@ -72,13 +73,16 @@ SUM_SENDS: tuple[Kind, ...] = ("SEND_NORM", "SEND_TOTAL")
 SUM_RECEIVES: tuple[Kind, ...] = ("RECV_NORM", "RECV_TOTAL")
 SUM_MESSAGES: tuple[Kind, ...] = (*SUM_SENDS, *SUM_RECEIVES)
 """Messages between neighbouring pipeline ranks where an optimizer step is validated after it is taken."""
+SYNCHRONISATIONS: tuple[Kind, ...] = ("SYNC_BEGIN", "SYNC_END")
+"""Exchanges between islands behind the optimizer's step."""
 
 Scope = Literal["pass", "stage", "rank"]
 SCOPE: dict[Kind, Scope] = {
     **dict.fromkeys(KINDS, "pass"),
-    **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED", "AVERAGE"), "stage"),
+    **dict.fromkeys(("GATHER", "FREE", "REDUCE", "REDUCE_MIRRORED"), "stage"),
     **dict.fromkeys(("REDUCE_TIED", "NORM", "PERTURB", "STEP", "VALIDATE"), "rank"),
     **dict.fromkeys(SUM_MESSAGES, "rank"),
+    **dict.fromkeys(SYNCHRONISATIONS, "stage"),
 }
 """What a kind belongs to: a stage and a micro-batch, a stage, or a whole rank."""
 SHAPES: dict[Scope, str] = {

@@ -32,7 +32,7 @@ from meshwright.program.model_states.state_elements import (
 )
 from meshwright.program.model_states.states_on_host import host_bytes
 from meshwright.program.pipeline_vocabulary import ends_together
-from meshwright.program.program import Program, Stage, earlier_parameter_bytes
+from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.stack.stack import Stack
@@ -63,7 +63,6 @@ def rank_ledger(program: Program, rank: int, cluster: Cluster) -> dict[str, int]
             else buffers + _stage_buffers(program, rank, every, rules)
         ),
         "workspace": int(workspace_bytes(cluster)),
-        **({"kept": kept} if (kept := earlier_parameter_bytes(program, rank)) else {}),
     }
 
 

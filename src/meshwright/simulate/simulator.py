@@ -2,8 +2,7 @@
 
 Every pipeline rank has a compute stream, a data-parallel stream and, to each neighbour and in each direction, a link;
 exchanges of a spread vocabulary and copies to the host have channels of their own. ``play/`` has their rules, in which
-actions run in list order; ``program_order.py`` says what they need of others. Means of parameters of earlier steps run
-on the data-parallel stream from the beginning of a step; those of this step hold it up. Simulated times are
+actions run in list order; ``program_order.py`` says what they need of others. Simulated times are
 predictions, not measurements.
 
 Where steps are validated afterwards NORM is a matter of one rank, and sums go on as messages that keep nobody. Then
@@ -95,7 +94,7 @@ class _PlayedStep:
     def __init__(self, program: Program, prices: Prices) -> None:
         self.program, self.prices, forms = program, prices, prices.local.forms
         self.steps, self.clocks = program_order(program), Clocks(program.pipeline_ranks, FLOATS)
-        self.barriers, self.means = barriers_of(program), dict[int, tuple[float, float]]()
+        self.barriers = barriers_of(program)
         self.records: list[list[Record]] = []
         passes: dict[str, dict[int, float]] = {}
         for (stage, kind), parts in pass_parts(program, prices).items():
@@ -115,7 +114,7 @@ class _PlayedStep:
         self.player = Player(self.clocks, passes, {}, self.exchanges, copies)
         self._handle_messages(forms)
         self._handle_barriers(forms)
-        self.player.handlers |= {"AVERAGE": self._average, "PERTURB": self._compute, "STEP": self._compute}
+        self.player.handlers |= {"PERTURB": self._compute, "STEP": self._compute}
 
     def _handle_messages(self, forms: HardwareTimes) -> None:
         program = self.program
@@ -147,10 +146,6 @@ class _PlayedStep:
 
     def play(self) -> None:
         """Play the lists from their beginning, on ranks and links that are free when they are."""
-        for rank, actions in enumerate(self.program.lists):
-            for action in actions:
-                if action.kind == "AVERAGE":
-                    self._begin_mean(action, rank)
         self.player.play(self.steps)
         self.records = [[] for _ in self.program.lists]
         todo = [iter([a for a in actions if a.kind not in UNTIMED]) for actions in self.program.lists]
@@ -163,13 +158,7 @@ class _PlayedStep:
     def _recorded(self, action: Action, step: Step, place: int) -> Iterator[Record]:
         """Yield the records of an action that is timed at a place."""
         starts, ends, kind = self.clocks.starts, self.clocks.ends, action.kind
-        if kind == "AVERAGE":
-            assert action.stage is not None
-            if action.stage in self.means:
-                yield Record(action, *self.means[action.stage], "data-parallel")
-            if ends[place] > starts[place]:
-                yield Record(action, starts[place], ends[place], "data-parallel")
-        elif kind in STREAMS and (kind != "NORM" or NOBODY in self.seconds["NORM"]):
+        if kind in STREAMS and (kind != "NORM" or NOBODY in self.seconds["NORM"]):
             if kind in BROADCASTS and step.sources:
                 place = step.sources[0][0]
             end = self.exchanges.own_end.get(place, ends[place])
@@ -186,29 +175,6 @@ class _PlayedStep:
         start = max(start, self.exchanges.free[step.rank])
         end = self.clocks.free[step.rank] = start + self.seconds["NORM"].get(NOBODY, 0.0)
         return start, end
-
-    def _begin_mean(self, action: Action, rank: int) -> None:
-        """Begin the mean of earlier parameters with the step."""
-        assert action.stage is not None
-        seconds = self._mean_seconds(action.stage, earlier=True)
-        if seconds:
-            start = max(self.clocks.free[rank], self.exchanges.free[rank])
-            self.exchanges.free[rank] = start + seconds
-            self.means[action.stage] = start, start + seconds
-
-    def _average(self, step: Step, start: float) -> tuple[float, float]:
-        """Wait for the mean of earlier parameters, and average those of this step."""
-        rank, seconds = step.rank, self._mean_seconds(step.stage, earlier=False)
-        start = end = max(start, self.means.get(step.stage, (0.0, 0.0))[1])
-        if seconds:
-            start = max(start, self.exchanges.free[rank])
-            end = self.exchanges.free[rank] = start + seconds
-        self.clocks.free[rank] = end
-        return start, end
-
-    def _mean_seconds(self, stage: int, *, earlier: bool) -> float:
-        items = self.program.collectives[stage, "AVERAGE"]
-        return float(self.prices.collectives(item for item in items if bool(item.version) == earlier))
 
 
 def _exchange_seconds(program: Program, prices: Prices) -> dict[str, dict[int, float]]:

@@ -18,8 +18,9 @@ from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
 from meshwright.plans.layers.uneven_partition import written_stages
 from meshwright.plans.resolve import resolve_with
 from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.program.lowering.lower_plan import lower
-from meshwright.runtime.verify.verify_case import OPTIONS, VerifyCase
+from meshwright.runtime.verify.verify_case import OPTIONS, STEPS, VerifyCase
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.generators import SCHEDULES
 from meshwright.schedules.vocabulary import FORMS
@@ -58,7 +59,8 @@ class Proven:
 
     ``recomputes`` are the layers' own, None where all do as ``recompute`` says. ``clip`` is the largest norm.
     ``documents``: sequences are packed. ``once``: copies of tokens go once, between nodes of ``node`` ranks.
-    ``capacity``, and ``on_host``, ``optimizer`` and ``adapter`` in pairs of keys: as a plan says them.
+    ``capacity``, and ``on_host``, ``optimizer`` and ``adapter`` in pairs of keys: as a plan says them. ``steps`` are
+    run.
     """
 
     model: str
@@ -100,6 +102,8 @@ class Proven:
     dtypes: tuple[tuple[str, str], ...] = ()
     optimizer: str | tuple[tuple[str, object], ...] = "adamw"
     adapter: tuple[tuple[str, object], ...] = ()
+    synchronise: tuple[Synchronisation, ...] = ()
+    steps: int = STEPS
 
     @property
     def ranks(self) -> int:
@@ -143,7 +147,7 @@ class Proven:
 
     def trial(self):
         """What is tried of it."""
-        return VerifyCase(*self.lowered(), replace(OPTIONS, clip=self.clip))
+        return VerifyCase(*self.lowered(), replace(OPTIONS, clip=self.clip), self.steps)
 
     def _schedule(self):
         knobs = ("memory_limit", "unit", "in_flight", "vocabulary", "step_validation")
@@ -177,6 +181,7 @@ class Proven:
             "recompute": self.recompute,
             "dtypes": dict(self.dtypes) or None,
             "offload": passes | dict(self.on_host) or None,
+            "synchronise": tuple(entry.model_dump() for entry in self.synchronise),
         }
 
 

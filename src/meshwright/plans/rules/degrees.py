@@ -216,7 +216,7 @@ def expert_tokens(case: RuleInput) -> Iterator[Problem]:
 def sharded_axes(case: RuleInput) -> Iterator[Problem]:
     """dp_shard wants something to shard, and sharding wants an axis."""
     grid, sharding = case.grid, case.plan.sharding
-    if sharding == "none" and grid.dp_shard > 1:
+    if sharding == "none" and grid.dp_shard > 1 and not case.plan.synchronise:
         hint = f"dp_shard: 1, dp_replicate: {grid.dp_replicate * grid.dp_shard}"
         yield Problem("layout.dp_shard", grid.dp_shard, "no state is sharded, so dp_shard must be 1", hint)
     if sharding != "none" and grid.dp_shard * grid.cp == 1 and grid.dp_replicate > 1:

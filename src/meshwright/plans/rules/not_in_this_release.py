@@ -173,7 +173,6 @@ def _placement(plan: LongPlan) -> Iterator[Problem]:
 def _extensions(plan: LongPlan) -> Iterator[Problem]:
     for field, value in (
         ("sequence", plan.sequence),
-        ("synchronise", plan.synchronise),
         ("calls", plan.calls),
         ("edges", plan.edges),
     ):

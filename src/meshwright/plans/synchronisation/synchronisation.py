@@ -127,6 +127,20 @@ class Synchronisation(Strict):
         return ("first_moment", "second_moment") if self.state == "optimizer" else (self.state,)
 
 
+def exchanged_between_steps(entries: Iterable[Synchronisation], loose: Collection[str]) -> tuple[int, ...]:
+    """Return the numbers of entries whose exchanges stand behind the optimizer's step, in the order in which they act.
+
+    Shorter periods come first, equal ones as they are written. All others are
+    exchanged in every step, inside of it.
+    """
+    numbered = [
+        (entry.period, number)
+        for number, entry in enumerate(entries)
+        if entry.axis in loose and entry.state not in ("gradient", "expert_token")
+    ]
+    return tuple(number for _, number in sorted(numbered))
+
+
 def loose_axes(entries: Iterable[Synchronisation], sharded: Collection[str]) -> tuple[str, ...]:
     """Return the axes over which parameters differ between exchanges, in the order of their entries.
 

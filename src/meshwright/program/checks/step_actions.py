@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from meshwright.errors import Problem
+from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.checks.checked_program import CheckedProgram, Rule
 from meshwright.program.checks.per_unit_exchanges import UNIT_KINDS, unit_exchanges_in_order
 from meshwright.program.lowering.optimizer_post_validation import (
@@ -47,7 +48,7 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     program = case.program
     elsewhere = UNIT_KINDS if program.parts.by_unit else ()
     for stage in program.sections_of(rank):
-        for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED", "AVERAGE"):
+        for kind in ("GATHER", "REDUCE", "REDUCE_MIRRORED"):
             if kind not in elsewhere and (stage.index, kind) in program.collectives:
                 yield Action(kind, stage.index)
         if _freed(program, stage):
@@ -62,6 +63,8 @@ def _expected(case: CheckedProgram, rank: int) -> Iterator[Action]:
     elif (None, "NORM") in program.collectives:
         yield NORM
     yield STEP
+    for entry in exchanged_between_steps(program.synchronise, program.loose):
+        yield from (Action("SYNC_BEGIN", entry), Action("SYNC_END", entry))
 
 
 def _freed(program: Program, section: Stage) -> bool:
@@ -85,10 +88,9 @@ def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
                 yield from case.misordered(rank, STEP, gather, "the optimizer makes what is gathered")
             for after in (reduce, free) if passes else ():
                 yield from case.misordered(rank, passes[-1], after, "the stage's last pass comes first")
-            average = Action("AVERAGE", stage.index)
-            yield from case.misordered(rank, STEP, average, "the mean is that of the step's parameters")
-            if not early:
-                yield from case.misordered(rank, average, gather, "the mean is gathered")
+            for entry in range(len(program.synchronise)) if not early else ():
+                end = Action("SYNC_END", entry)
+                yield from case.misordered(rank, end, gather, "what an exchange changes is gathered")
             mirrored = Action("REDUCE_MIRRORED", stage.index)
             for later in (mirrored, TIED, NORM, STEP):
                 yield from case.misordered(
@@ -98,6 +100,10 @@ def step_actions_in_order(case: CheckedProgram) -> Iterator[Problem]:
                 yield from case.misordered(rank, mirrored, later, "gradients are those of all copies")
         yield from case.misordered(rank, TIED, NORM, "the norm is that of complete gradients")
         yield from case.misordered(rank, NORM, STEP, "the optimizer clips by the norm")
+        for entry in range(len(program.synchronise)):
+            begin, end = Action("SYNC_BEGIN", entry), Action("SYNC_END", entry)
+            yield from case.misordered(rank, STEP, begin, "what the step has made is exchanged")
+            yield from case.misordered(rank, begin, end, "an exchange begins before it ends")
         for action in actions if STEP in case.places[rank] else ():
             if action.kind in PASSES_AND_MESSAGES:
                 yield from case.misordered(rank, action, STEP, "the optimizer comes after all passes")

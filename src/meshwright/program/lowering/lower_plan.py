@@ -23,6 +23,7 @@ from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
+from meshwright.plans.synchronisation.synchronisation import loose_axes
 from meshwright.play.in_flight import most_in_flight
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.local_shape import LocalShape, Mode, Number
@@ -124,6 +125,8 @@ def lower(
         chains=step.ways.chains,
         shares=step.shares,
         vocabulary=choice.vocabulary,
+        synchronise=plan.synchronise,
+        loose=step.loose,
         host_states=host,
         state_copies={} if host is None else _state_copies(host, step, model),
     )
@@ -161,6 +164,8 @@ def _step_plan(
         validated_afterwards=validates_afterwards(choice, stack.validates_step_afterwards, ranks),
         optimizer_elements=counted,
         table_shape=(model.architecture.vocab, model.architecture.hidden),
+        synchronise=plan.synchronise,
+        loose=loose_axes(plan.synchronise, plan.states.axes),
     )
 
 

@@ -11,12 +11,13 @@ REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduc
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
+from meshwright.plans.synchronisation.synchronisation import Synchronisation, exchanged_between_steps
 from meshwright.program.layouts.table_transfers import TableEnds, busiest_elements, table_transfers
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
@@ -33,7 +34,8 @@ from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import TABLE_PIECES, Stage
 from meshwright.program.program_parts import ProgramParts
-from meshwright.schedules.action import MAKE_GRADIENTS, Action, ActionLists, Kind
+from meshwright.program.synchronisation.islands import ISLAND, island_size, on_both_meshes
+from meshwright.schedules.action import MAKE_GRADIENTS, SYNCHRONISATIONS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
 from meshwright.stack.stack import Stack
 
@@ -54,7 +56,7 @@ class StepPlan:
     together; None where it has no units. ``shares`` are those of a vocabulary that is spread over the ranks.
     ``validated_afterwards``: ranks do not wait for all before they step. ``optimizer_elements`` are those of each block
     whose optimizer states count by element: all but the matrices that Muon takes. ``table_shape``: rows and width of
-    the token table.
+    the token table. ``loose`` are the axes between islands, of which ``synchronise`` has entries.
     """
 
     parts: ProgramParts
@@ -69,6 +71,8 @@ class StepPlan:
     validated_afterwards: bool = False
     optimizer_elements: Mapping[int, Elements] = field(default_factory=dict)
     table_shape: tuple[int, int] = (0, 0)
+    synchronise: tuple[Synchronisation, ...] = ()
+    loose: tuple[str, ...] = ()
 
     @property
     def sections(self) -> tuple[Stage, ...]:
@@ -110,13 +114,16 @@ class StepPlan:
         return add(*(self.elements[block] for block in blocks))
 
     def live(self, collectives: Sequence[Collective]) -> tuple[Collective, ...]:
-        """Without those whose group has one member."""
-        return tuple(c for c in collectives if self.group_size(c.axes, c.part) > 1)
+        """Return collectives inside an island, without those whose group has one member."""
+        tight = (_without_axes(c, on_both_meshes(self.loose)) for c in collectives)
+        return tuple(c for c in tight if self.group_size(c.axes, c.part) > 1)
 
     def group_size(self, axes: tuple[str, ...], part: int = 0) -> int:
         """Members of a group over ``axes`` of a part; "world" is every rank."""
         if axes == ("world",):
             return self.parts.ranks
+        if axes == ISLAND:
+            return island_size(self.parts[0].grid, self.loose)
         if axes == MIRRORED:
             return self.ways.chains
         if axes == TABLE_PIECES:
@@ -166,7 +173,7 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
                 result[stage.index, kind] = (*result.get((stage.index, kind), ()), *live)
     if step.tied_ranks:
         result[None, "REDUCE_TIED"] = (_table_exchange(step),)
-    axes = norm_axes(step.validated_afterwards)
+    axes = norm_axes(step.validated_afterwards) if not step.loose else ISLAND
     result[None, "NORM"] = step.live((step_sums(step.stack, axes),))
     return {key: collectives for key, collectives in result.items() if collectives}
 
@@ -298,7 +305,15 @@ def _end(
     norm = [Action("NORM")] if (None, "NORM") in collectives else []
     if step.validated_afterwards:
         norm = sums_on(rank, step.parts[0].grid.sizes["pp"])
-    return [*mirrored, *tied, *norm, Action("STEP")]
+    entries = exchanged_between_steps(step.synchronise, step.loose)
+    exchanges = (Action(kind, entry) for entry in entries for kind in SYNCHRONISATIONS)
+    return [*mirrored, *tied, *norm, Action("STEP"), *exchanges]
+
+
+def _without_axes(item: Collective, axes: frozenset[str]) -> Collective:
+    """Return a collective over the other axes."""
+    kept = tuple(axis for axis in item.axes if axis not in axes)
+    return item if kept == item.axes else replace(item, axes=kept)
 
 
 def late_gathers(actions: Sequence[Action]) -> list[Action]:

@@ -86,6 +86,13 @@ class Tensor:
         """Elements on this rank, padding included."""
         return prod(self.shape)
 
+    @property
+    def held_shape(self) -> tuple[int, ...]:
+        """The shape of this rank's part without padding."""
+        lengths = dict(enumerate(self.shape))
+        lengths |= {cut.dim: cut.stop - cut.start for cut in self.cuts if cut.rows is None}
+        return tuple(lengths.values())
+
 
 def vocabulary_part(shape: LocalShape, pipeline_rank: int, tp_rank: int) -> int:
     """Return the index of a rank's part of a vocabulary table: by pipeline rank first if it is spread."""
@@ -222,6 +229,17 @@ class UnitLayout:
             (table[part], table[part + 1]),
             (self.shared + rest[part], self.shared + rest[part + 1]),
         )
+
+    def spans(self, part: int) -> Iterator[tuple[str, slice, slice]]:
+        """Yield the parts of parameters in a rank's shard: (name, slice of the flat parameter, slice of the shard)."""
+        at, places = 0, self.places
+        for start, stop in self.pieces(part):
+            for name, place in places.items():
+                low, high = max(start, place.start), min(stop, place.stop)
+                if low < high:
+                    here = at + low - start
+                    yield name, slice(low - place.start, high - place.start), slice(here, here + high - low)
+            at += stop - start
 
     @cached_property
     def _pieces_with_owned(self) -> tuple[tuple[Interval, ...], ...]:

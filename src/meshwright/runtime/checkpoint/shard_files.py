@@ -1,8 +1,7 @@
 """The state that a rank holds between steps, as tensors of a safetensors file.
 
 A *stretch* is a contiguous part of a parameter or of one of its moments, or a whole buffer: elements start … stop of
-the flattened tensor of one tp rank. Buffers have no moments. Parameters of earlier steps that a mean waits for are
-``kept_0`` and so on. A moment in fp16 or fp8 has a second entry, its scale. The
+the flattened tensor of one tp rank. Buffers have no moments. A moment in fp16 or fp8 has a second entry, its scale. The
 name of a stretch in a file is
 ``STATE/PARAMETER/CUT/START-STOP``. CUT is ``whole`` or the dim and range of the slice: by tp (``0:24-48``), by the
 pipeline ranks for a vocabulary table spread over them, or by ep and etp for experts (``0:4-8,1:0-32``; with an expert
@@ -28,7 +27,6 @@ from meshwright.runtime.executor.rank_plan import layer_of
 from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
-from meshwright.runtime.state.sharded_unit import Unit
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "F32",
@@ -108,10 +106,6 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
             for key, _, scale in moments:
                 if scale is not None:
                     yield Stretch(f"{copy}{key}_scale", tensors[name], of.start, owner, (scale,))
-    for unit in rank.plan.trained_units:
-        for at, kept in enumerate(rank.interpreter.states.means.kept.get(unit.name, ())):
-            for name, of, here in unit.spans():
-                yield Stretch(f"kept_{at}", _tensor(unit, name), of.start, rank.place.rank, (kept[here],))
     for base, changed, of, here in rank.interpreter.states.changes.spans():
         owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed, base.communicator.part)
         yield Stretch(PARAMETER, changed, of.start, owner, (base.elements[here],))
@@ -120,10 +114,6 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
         part = rank.plan.part_of_layer(layer_of(name))
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor, part)
         yield Stretch(BUFFER, tensor, 0, owner, (buffer,))
-
-
-def _tensor(unit: Unit, name: str) -> Tensor:
-    return next(tensor for tensor in unit.layout.tensors if tensor.name == name)
 
 
 def rank_file(rank: int) -> str:

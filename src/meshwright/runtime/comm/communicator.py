@@ -145,6 +145,17 @@ class Communicator:
             work = self._begin(by or item.kind, tensor, out, group.handle, largest, root, splits)
         return NamedWork(work, self, what, group.ranks)
 
+    def start_encoded(
+        self, item: Collective, tensor: torch.Tensor, out: torch.Tensor | None, splits: Splits | None
+    ) -> Work:
+        """Start a collective of encoded values: the item counts their bytes, not those of the buffers of this run."""
+        group = self.groups.over_axes[self.kind, item.part, item.axes]
+        self._note(item.kind, item.axes, item.what, float(item.logical_bytes), group.ranks)
+        what = f"{item.kind} of {item.what}"
+        with self.naming(what, group.ranks):
+            work = self._begin(item.kind, tensor, out, group.handle, splits=splits)
+        return NamedWork(work, self, what, group.ranks)
+
     def _begin(
         self,
         kind: CollectiveKind,

@@ -12,11 +12,13 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from meshwright.model.operators.operator_types import Dispatch
+from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.lowering.optimizer_post_validation import sum_neighbours
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.pass_items import Compute, exchanges_of, legs_of
 from meshwright.program.program import TABLE_PIECES, Program
-from meshwright.schedules.action import EXCHANGES
+from meshwright.program.synchronisation.islands import ISLAND, islands, on_both_meshes
+from meshwright.schedules.action import EXCHANGES, Action
 
 Axes = tuple[str, ...]
 GroupKey = tuple[str, int, Axes]
@@ -26,6 +28,8 @@ EXPERT_RANKS: Axes = ("etp", "ep")
 SEQUENCE_RANKS: Axes = ("cp", "tp")
 """The axes whose ranks together hold a sequence outside the tensor-parallel region."""
 MESSAGES: Axes = ("pp",)
+SYNCHRONISING = Action("SYNC_BEGIN")
+"""The action whose exchanges between islands run while their ranks do something else, in groups of their own."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ def groups_of(program: Program, axes: Axes, part: int = 0) -> list[tuple[int, ..
         return [tuple(range(program.parts.ranks))]
     if axes == TABLE_PIECES:
         return []
+    if axes == ISLAND:
+        return islands(program.parts[0].grid, program.loose)
     if axes == ("tied",):
         first, last = program.end_ranks
         return [(row[first], row[last]) for row in program.parts.pipelines]
@@ -92,6 +98,14 @@ def groups_used(program: Program) -> set[GroupKey]:
         if c.axes != TABLE_PIECES
     }
     found |= {("", 0, ("world",))} if program.parts.ranks > 1 else set()
+    found |= {("", 0, ISLAND)} if program.loose and program.group_size(ISLAND) > 1 else set()
+    for number in exchanged_between_steps(program.synchronise, program.loose):
+        axes = program.synchronise[number].axis
+        found |= {
+            (SYNCHRONISING.kind, part, (axis,))
+            for part in range(len(program.parts))
+            for axis in on_both_meshes([axes])
+        }
     for (block, _), items in program.block_items.items():
         part = program.parts.of_blocks[block]
         for item in items:

@@ -19,7 +19,7 @@ from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.executor.stage_passes import StageRun
 from meshwright.runtime.pipeline_vocabulary.share_actions import VocabularyShare, vocabulary_share
-from meshwright.runtime.state.parameter_lifecycle import StepStates, free_gathered_in_passes, refresh
+from meshwright.runtime.state.parameter_lifecycle import StepStates, free_gathered_in_passes
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.post_validation_sums import ValidationSums
 from meshwright.schedules.action import (
@@ -122,13 +122,16 @@ class Interpreter:
         """The Program that is run."""
         return self.plan.program
 
-    def step(self, batches: Sequence[MicroBatch], lr_factor: float = 1.0) -> StepResult | None:
+    def step(
+        self, batches: Sequence[MicroBatch], lr_factor: float = 1.0, labels: torch.Tensor | None = None
+    ) -> StepResult | None:
         """Run one optimizer step on this rank's micro-batches and return its result.
 
+        ``labels`` are those that count, by replica: (dp_replicate, dp_shard). Only plans that synchronise need them.
         If steps are validated afterwards, return the result of the previous step; None if there was none.
         """
         self.states.begin_step(lr_factor)
-        self.states.means.begin(self.states.optimizer.step + 1)
+        self.states.synchroniser.begin_step(labels)
         self.walk(batches)
         shares = self.vocabulary.running if self.vocabulary else None
         assert not any((self.running, self.results, shares)), "passes were left over"
@@ -246,11 +249,6 @@ def finish_validation(interpreter: Interpreter) -> StepResult | None:
     return interpreter.states.result
 
 
-def _average(interpreter: Interpreter, action: Action) -> None:
-    interpreter.states.means.average(action)
-    refresh(interpreter.plan)
-
-
 def _vocabulary(interpreter: Interpreter, action: Action) -> None:
     assert interpreter.vocabulary is not None, action
     interpreter.vocabulary.run(action)
@@ -296,7 +294,8 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),
     "PERTURB": lambda interpreter, action: interpreter.states.perturb(action),
     "STEP": lambda interpreter, action: interpreter.states.step(action),
-    "AVERAGE": _average,
+    "SYNC_BEGIN": lambda interpreter, action: interpreter.states.synchroniser.begin(action),
+    "SYNC_END": lambda interpreter, action: interpreter.states.synchroniser.end(action),
     "OFFLOAD": _offload,
     "RELOAD": _reload,
     **dict.fromkeys(SUM_SENDS, lambda interpreter, action: interpreter.sums.send(action)),

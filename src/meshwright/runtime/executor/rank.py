@@ -14,6 +14,7 @@ import torch.distributed as dist
 from meshwright.errors import RunError
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import runnable_numerics
+from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.program.program import Program
 from meshwright.runtime.comm.communicator import Communicator, connected
 from meshwright.runtime.executor.interpreter import Interpreter
@@ -36,7 +37,8 @@ class Job:
     """Inputs of every rank of a run.
 
     ``timeout_s`` is how long an operation may wait for its partners. Without ``accelerated``, ranks compute on the CPU.
-    ``seed`` is that of the noise of parameters, if the optimizer makes any.
+    ``seed`` is that of the noise of parameters and of random choices of codecs. ``rates`` are the learning rates of the
+    run, which rules of ``synchronise`` need.
     """
 
     program: Program
@@ -46,6 +48,7 @@ class Job:
     timeout_s: float = 300.0
     accelerated: bool = True
     seed: int = 0
+    rates: LearningRates | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ def loaded_rank(
         unit.load(tensors if isinstance(unit, FrozenUnit) else local_part(tensors, unit))
     for name, buffer in plan.buffers.items():
         buffer.copy_(tensors[name])
-    return Rank(place, job, plan, Interpreter(plan, _states(plan, job)))
+    interpreter = Interpreter(plan, _states(plan, job))
+    interpreter.states.synchroniser.prepare(job.seed, job.rates)
+    return Rank(place, job, plan, interpreter)
 
 
 def _states(plan: RankPlan, job: Job) -> StepStates:

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 import torch
 
 from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, gathers_stages, late_gathers
+from meshwright.program.synchronisation.islands import ISLAND
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
 from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
-from meshwright.runtime.state.parameter_means import ParameterMeans
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
+from meshwright.runtime.state.refreshed_parameters import refresh
+from meshwright.runtime.synchronisation.synchroniser import Synchroniser
 from meshwright.schedules.action import Action
 
 WORLD = ("world",)
@@ -28,13 +30,6 @@ def free_gathered_in_passes(plan: RankPlan, stage: int) -> None:
     for unit in plan.units_of(stage):
         if unit.communicator.part.mode.gather == "per-micro-batch":
             unit.free()
-
-
-def refresh(plan: RankPlan) -> None:
-    """Update the parameters that only this rank holds from the optimizer's."""
-    for unit in plan.all_units:
-        if unit.layout.parts == 1:
-            PendingExchange(unit.gather(())).begin().finish()
 
 
 @dataclass
@@ -58,12 +53,12 @@ class StepStates:
     gathering: dict[int, list[PendingExchange]] = field(default_factory=dict)
     reductions: GradientReductions = field(init=False)
     changes: BaseChanges = field(init=False)
-    means: ParameterMeans = field(init=False)
+    synchroniser: Synchroniser = field(init=False)
 
     def __post_init__(self) -> None:
         self.reductions = GradientReductions(self.plan)
         self.changes = BaseChanges(self.plan)
-        self.means = ParameterMeans(self.plan)
+        self.synchroniser = Synchroniser(self.plan, self.optimizer)
         overlap = self.plan.program.steps_overlap
         self.speculation = PostValidation(self.plan, self.optimizer) if overlap else None
         self.renew()
@@ -146,8 +141,9 @@ class StepStates:
         These include other pipeline ranks with the same layers.
         """
         if self.plan.tally.speed:
+            axes = ISLAND if self.plan.program.loose else WORLD
             numbers = self.plan.tally.table().to(self.plan.communicator.device)
-            self.plan.tally.move(self.plan.buffers, sum_router_counts(self.plan.communicator, numbers, WORLD))
+            self.plan.tally.move(self.plan.buffers, sum_router_counts(self.plan.communicator, numbers, axes))
 
     def validate(self, action: Action) -> bool:
         """Correct the previous step if needed, and return whether it was wrong.

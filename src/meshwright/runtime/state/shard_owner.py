@@ -3,13 +3,14 @@
 Copies of a shard lie on all replicas, those of a whole unit on the shard axes too; what tp does not cut lies on every
 tp rank, for experts on every etp rank; a table of two stages lies on both ends of the pipeline, unless it is spread
 over all of it; with several chains of stages a rank's parameters also lie on the pipeline ranks that mirror it. Ranks
-that average their parameters have other ones in between, and copy nothing.
+of other islands have other ones, and copy nothing.
 """
 
 from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.program import Program, table_changes_layout, table_ends, table_is_apart
 from meshwright.program.program_parts import Part
 from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
+from meshwright.program.synchronisation.islands import on_both_meshes
 
 
 def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor, part: Part) -> int:
@@ -17,13 +18,7 @@ def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor,
     mesh = layout.mesh
     whole = mesh.shard if layout.parts == 1 else ()
     uncut = () if tensor.widths_cut else (mesh.width,)
-    alone = {
-        axis
-        for (_, kind), of in program.collectives.items()
-        if kind == "AVERAGE"
-        for c in of
-        for axis in c.axes
-    }
+    alone = on_both_meshes(program.loose)
     copies = tuple(axis for axis in (*mesh.replica, *whole, *uncut) if axis not in alone)
     first, ends = part.mesh_with(copies).group_of(rank, copies)[0], program.end_ranks
     stages = program.parts.pipeline_of(first)

@@ -152,7 +152,7 @@ class Unit:
                 yield from self.sum_over_ranks(item, shards_of_flat(self.layout, gradient), shard)
         if left:
             (item,) = left
-            assert set(self.layout.mesh.replica) <= set(item.axes), item
+            assert set(self.layout.mesh.replica) & set(item.axes), item
             yield from self.sum_over_ranks(item, shard)
         self._keep(shard)
 
@@ -183,14 +183,7 @@ class Unit:
 
     def spans(self) -> Iterator[tuple[str, slice, slice]]:
         """Yield the parts of parameters in this shard: (name, slice of the flat parameter, slice of the shard)."""
-        at = 0
-        for start, stop in self.layout.pieces(self.part):
-            for name, place in self._places.items():
-                low, high = max(start, place.start), min(stop, place.stop)
-                if low < high:
-                    here = at + low - start
-                    yield name, slice(low - place.start, high - place.start), slice(here, here + high - low)
-            at += stop - start
+        return self.layout.spans(self.part)
 
 
 def shared_elements(layout: UnitLayout, part: int) -> int:

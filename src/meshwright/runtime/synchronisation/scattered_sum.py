@@ -28,7 +28,9 @@ class ScatteredSum:
 
     def encode(self, number: int, values: torch.Tensor, key: DrawKey) -> Message:
         """Return the message of a stretch."""
-        return self.codec.encode(number, values, key.generator(self.setting.device, number))
+        return self.codec.encode(
+            number, values, key.generator(self.setting.device, self.setting.stretches[number].name)
+        )
 
     def decode(self, number: int, payload: torch.Tensor, key: DrawKey) -> torch.Tensor:
         """Return the values that a message holds."""
@@ -71,7 +73,7 @@ class ScatteredSum:
         return sums
 
     def _encoded_sum(self, run: BucketRun, total: torch.Tensor, key: DrawKey) -> torch.Tensor:
-        draw = key.generator(self.setting.device, run.stretch, SUM)
+        draw = key.generator(self.setting.device, self.setting.stretches[run.stretch].name, SUM)
         return self.codec.encode(run.stretch, total, draw).payload
 
     def _all_stretches(self, gathered: torch.Tensor) -> dict[int, torch.Tensor]:

@@ -13,6 +13,7 @@ from time import perf_counter, time
 import torch
 
 from meshwright.errors import InputError, RunError
+from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.open_data import TrainingData
@@ -23,7 +24,7 @@ from meshwright.runtime.progress.metrics_log import MetricsLog
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.progress.step_metrics import StepMetrics
 from meshwright.runtime.state.post_validation import StepResult
-from meshwright.runtime.training.data_micro_batches import counted_labels, micro_batches
+from meshwright.runtime.training.data_micro_batches import micro_batches
 from meshwright.runtime.training.evaluation import Evaluation, HeldOut
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
 from meshwright.runtime.training.stop_signals import Stopping
@@ -100,10 +101,13 @@ class Loop:
         rank, options, began = self.rank, self.training.options, perf_counter()
         self.stopping.step = step
         batch = whole_batch(self.data.training, step)
-        labels = max(1, counted_labels(batch))
+        program, labels = rank.job.program, torch.from_numpy(batch.labels)
+        by_replica = labels_by_replica(program, labels)
+        divisor = max(1, divisor_of(program, rank.place.rank, labels, by_replica))
         result = rank.interpreter.step(
-            micro_batches(batch, rank.job.program, rank.place.rank, labels, rank.communicator.device),
+            micro_batches(batch, program, rank.place.rank, divisor, rank.communicator.device),
             options.learning_rate(step) / options.lr,
+            by_replica,
         )
         self.times_s.append(perf_counter() - began)
         if step < self.first + PEAK_STEPS:

@@ -1,8 +1,10 @@
 """The result of a verification case: errors against the reference, and differences in traffic and copies."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
+from meshwright.runtime.verify.expected_traffic import EntryTraffic
 from meshwright.runtime.verify.tensor_errors import Error, worst
 
 BOUND = 1e-9
@@ -51,7 +53,7 @@ class Outcome:
 
     ``norms`` are the reference's norms of all gradients, step by step. ``magnified``: by how much the plan's arithmetic
     magnifies rounding, as a difference of two losses does. ``states`` is the outcome with states in the
-    types that the plan writes; None where it writes none.
+    types that the plan writes; None where it writes none. ``exchanges`` are those between islands, by entry.
     """
 
     loss: Error = NONE
@@ -64,6 +66,7 @@ class Outcome:
     norms: tuple[float, ...] = ()
     magnified: float = 1.0
     states: StateOutcome | None = None
+    exchanges: tuple[EntryTraffic, ...] = ()
 
     @property
     def worst(self) -> Error:
@@ -116,6 +119,21 @@ class Outcome:
             "failure": self.failure,
             "states": None if self.states is None else self.states.to_json(),
         }
+
+
+def together(islands: Sequence[Outcome], exchanges: Sequence[EntryTraffic]) -> Outcome:
+    """Return the outcome of all islands: the worst errors, and all differences."""
+    differences = [text for entry in exchanges for text in entry.differences]
+    return replace(
+        islands[0],
+        loss=worst(one.loss for one in islands),
+        gradient=worst(one.gradient for one in islands),
+        norm=worst(one.norm for one in islands),
+        parameter=worst(one.parameter for one in islands),
+        traffic=(*(text for one in islands for text in one.traffic), *differences),
+        copies=tuple(dict.fromkeys(name for one in islands for name in one.copies)),
+        exchanges=tuple(exchanges),
+    )
 
 
 def _number(error: Error) -> float | None:

@@ -6,7 +6,10 @@ during later ones, so the surplus of a pass counts for the step, which is compar
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from meshwright.plans.synchronisation.periods import Periods
+from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.layouts.table_transfers import of_rank
 from meshwright.program.lowering.optimizer_post_validation import before_validation
 from meshwright.program.lowering.step_collectives import NORM_BYTES, late_gathers
@@ -23,9 +26,32 @@ from meshwright.program.program import (
     table_transfers_of,
 )
 from meshwright.program.reshard import Reshard, Way, transfer_bytes, way_transfers
+from meshwright.program.synchronisation.islands import EXPERT_AXES
+from meshwright.program.synchronisation.rank_exchanges import RankExchanges
 from meshwright.runtime.comm.communicator import Traffic
-from meshwright.runtime.comm.process_groups import MESSAGES
+from meshwright.runtime.comm.process_groups import MESSAGES, SYNCHRONISING
 from meshwright.schedules.action import EXCHANGES, PASS_KINDS, SUM_SENDS, Action
+
+
+@dataclass(frozen=True)
+class EntryTraffic:
+    """Exchanges of an entry of ``synchronise`` in a run, with their collectives on all ranks."""
+
+    entry: int
+    exchanges: int
+    logged: Counter[tuple[str, tuple[str, ...], float]]
+    predicted: Counter[tuple[str, tuple[str, ...], float]]
+
+    @property
+    def differences(self) -> Iterator[str]:
+        """Say what is missing or too much."""
+        for of, word in (
+            (self.predicted - self.logged, "missing"),
+            (self.logged - self.predicted, "too many"),
+        ):
+            for (kind, axes, size), number in of.items():
+                yield f"synchronise.{self.entry}: {number} {kind} over {', '.join(axes)}{_of(size)} {word}"
+
 
 Exchange = tuple[str, tuple[str, ...], float]
 """Kind, axes, logical bytes."""
@@ -45,9 +71,37 @@ def differing_traffic(
     expected = expected_traffic(program, rank, anew=anew)
     logged: dict[str, Counter[Exchange]] = {action: Counter() for action in expected}
     for entry in log:
+        if entry.action == str(SYNCHRONISING):
+            continue  # ``between_islands``
         logged.get(entry.action, logged[STEP])[_exchange(entry)] += 1
     logged[STEP] += _surplus(expected, logged)
     return list(_differences(expected, logged))
+
+
+def between_islands(
+    program: Program, logs: Sequence[Sequence[Sequence[Traffic]]], steps: int
+) -> list[EntryTraffic]:
+    """Compare all exchanges of every entry between islands, of all ranks (rank, step, entry of the log)."""
+    found = []
+    for number in exchanged_between_steps(program.synchronise, program.loose):
+        said, logged, predicted = program.synchronise[number], Counter[Exchange](), Counter[Exchange]()
+        due = list(Periods(said).exchanges(steps))
+        for rank, log in enumerate(logs):
+            exchanges = RankExchanges(program, rank)
+            for one in due:
+                for message in exchanges.messages(number, one.fragment):
+                    predicted.update(map(_exchange, message.collectives))
+            axes = {(said.axis,), (EXPERT_AXES[said.axis],)}
+            entries = (entry for of_step in log for entry in of_step)
+            logged.update(
+                _exchange(entry)
+                for entry in entries
+                if entry.action == str(SYNCHRONISING)
+                and entry.axes in axes
+                and entry.what.partition(" ")[0] in said.states
+            )
+        found.append(EntryTraffic(number, len(due), logged, predicted))
+    return found
 
 
 def expected_traffic(program: Program, rank: int, *, anew: bool = False) -> dict[str, Counter[Exchange]]:

@@ -24,9 +24,11 @@ from meshwright.runtime.verify.reference_rules import (
     muon_momentum,
 )
 from meshwright.workload.optimizer_choice import Optimizer
-from meshwright.workload.optimizers.optimizer_kind import FIRST, Options
+from meshwright.workload.optimizers.optimizer_kind import FIRST, SECOND, Options
 
 Tensors = Mapping[str, torch.Tensor]
+LIBRARY_KEYS = {"exp_avg": FIRST, "momentum_buffer": FIRST, "exp_avg_sq": SECOND}
+"""PyTorch's names of moments."""
 UNDECIDED = 1e-10
 """An average this much smaller than the largest has no certain sign."""
 
@@ -42,6 +44,8 @@ class ReferenceOptimizer:
     steps: int = 0
 
     def __post_init__(self) -> None:
+        self._library: torch.optim.Optimizer | None = None
+        self._first: dict[str, dict[str, torch.Tensor]] = {}
         optimizer = self.program.stack.optimizer
         matrices = hidden_matrices(self.program)
         others = {name: p for name, p in self.trained.items() if name not in matrices}
@@ -49,6 +53,7 @@ class ReferenceOptimizer:
         if matrices:
             options = self.options.for_optimizer(optimizer, self.program.stack.muon_scale)
             first = {name: torch.zeros_like(self.trained[name]) for name in matrices}
+            self._first |= dict.fromkeys(matrices, first)
             self._rules.append(lambda: self._muon(first, options))
 
     @torch.no_grad()
@@ -62,6 +67,7 @@ class ReferenceOptimizer:
         options = self.options.for_optimizer(optimizer, "")
         if optimizer.name == "lion":
             first = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+            self._first |= dict.fromkeys(tensors, first)
             return lambda: self._lion(tensors, first, options)
         decays = ((True, options["weight_decay"]), (False, 0.0))
         groups = [
@@ -73,9 +79,20 @@ class ReferenceOptimizer:
         ]
         if optimizer.name == "sgd":
             momentum, nesterov = cast(float, options["momentum"]), bool(options["nesterov"])
-            return torch.optim.SGD(groups, lr=self.options.lr, momentum=momentum, nesterov=nesterov).step
+            self._library = torch.optim.SGD(groups, lr=self.options.lr, momentum=momentum, nesterov=nesterov)
+            return self._library.step
         betas, epsilon = cast(tuple[float, float], options["betas"]), cast(float, options["epsilon"])
-        return torch.optim.AdamW(groups, lr=self.options.lr, betas=betas, eps=epsilon).step
+        self._library = torch.optim.AdamW(groups, lr=self.options.lr, betas=betas, eps=epsilon)
+        return self._library.step
+
+    def moment(self, name: str, key: str) -> torch.Tensor:
+        """Return a moment of a parameter behind a step; it may be changed."""
+        if name in self._first:
+            assert key == FIRST, key
+            return self._first[name][name]
+        assert self._library is not None
+        state = self._library.state[self.trained[name]]
+        return next(value for stored, value in state.items() if LIBRARY_KEYS.get(stored) == key)
 
     def _lion(self, tensors: Tensors, first: dict[str, torch.Tensor], options: Options) -> None:
         gradients = {name: _gradient(tensor) for name, tensor in tensors.items()}

@@ -8,9 +8,14 @@ import torch
 import torch.fx.experimental.symbolic_shapes  # the first backward pass imports it
 
 from meshwright.model.named_tensors import named_parameters
+from meshwright.program.program import Program
+from meshwright.program.synchronisation.islands import islands
+from meshwright.runtime.batch.batch_sharding import sequence_indices
+from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
+from meshwright.runtime.verify.reference_islands import VirtualIslands
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
@@ -41,20 +46,20 @@ class Steps:
 def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
     """Return the loss of a batch under these tensors, and the gradients of all parameters."""
     trained = _trained(trial, tensors)
-    loss = _loss(trial, tensors, batch)
+    loss = _loss(trial, tensors, batch, trial.bounded)
     loss.backward()
     return loss.item(), {name: _gradient(tensor) for name, tensor in trained.items()}
 
 
 def reference_steps(trial: VerifyCase) -> Steps:
-    """Return the expected result of a case."""
+    """Return the expected result of a case without islands."""
     return _two_loss_steps(trial) if trial.program.stack.optimizer.forward_only else _gradient_steps(trial)
 
 
 def _two_loss_steps(trial: VerifyCase) -> Steps:
     tensors, found, chosen = trial.tensors(), [], []
     for step, batch in enumerate(trial.batches()):
-        chosen.append(_chosen(trial, tensors, batch))
+        chosen.append(_chosen(trial, tensors, batch, trial.bounded))
         found.append(two_loss_step(trial, tensors, step, partial(_number, trial, batch)))
     return Steps(
         tuple(float(of[LOSSES].mean()) for of in found),
@@ -67,31 +72,91 @@ def _two_loss_steps(trial: VerifyCase) -> Steps:
 
 
 def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
-    return _loss(trial, tensors, batch).item()
+    return _loss(trial, tensors, batch, trial.bounded).item()
+
+
+class _Replica:
+    """A model in one process, with its optimizer; it takes steps on its part of each batch."""
+
+    def __init__(self, trial: VerifyCase, rows: list[int] | None = None) -> None:
+        self.trial, self.rows = trial, rows
+        self.tensors = stored_tensors(trial, trial.tensors())
+        self.trained = _trained(trial, self.tensors)
+        self.optimizer = ReferenceOptimizer(trial.program, trial.options, self.trained)
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self.gradients: list[Tensors] = []
+        self.chosen: list[Experts] = []
+        self.bounded = trial.bounded
+        if rows is not None and self.bounded is not None:
+            self.bounded = replace(self.bounded, scopes=self.bounded.scopes[rows])
+
+    def step(self, whole: Batch) -> None:
+        """Take a step."""
+        trial, tensors = self.trial, self.tensors
+        batch = whole if self.rows is None else whole.of(self.rows)
+        _forget(self.trained)
+        loss = _loss(trial, tensors, batch, self.bounded)
+        loss.backward()
+        self.gradients.append({name: _gradient(tensor).clone() for name, tensor in self.trained.items()})
+        limit = trial.options.clip or torch.inf
+        self.norms.append(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), limit).item())
+        self.losses.append(loss.item())
+        self.chosen.append(_chosen(trial, tensors, batch, self.bounded))
+        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, self.bounded)
+        products = own_products(trial.model, tensors)
+        self.optimizer.step()
+        tensors |= corrections
+        tensors |= changed_base(trial.model, tensors, products)
+
+    def value(self, state: str, name: str) -> torch.Tensor:
+        """Return a parameter or a moment, which may be changed."""
+        return self.trained[name].data if state == "parameter" else self.optimizer.moment(name, state)
+
+    def steps(self) -> Steps:
+        """Return the results so far."""
+        trial, tensors = self.trial, self.tensors
+        untrained = named_parameters(trial.model).keys() - self.trained.keys()
+        frozen = untrained - own_products(trial.model, tensors).keys()
+        parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
+        return Steps(
+            tuple(self.losses),
+            tuple(self.norms),
+            tuple(self.gradients),
+            parameters,
+            tuple(self.chosen),
+            self.optimizer.slack,
+        )
 
 
 def _gradient_steps(trial: VerifyCase) -> Steps:
-    tensors, options = stored_tensors(trial, trial.tensors()), trial.options
-    trained = _trained(trial, tensors)
-    optimizer = ReferenceOptimizer(trial.program, options, trained)
-    losses, norms, gradients, chosen = [], [], [], []
-    bounded = trial.bounded
+    replica = _Replica(trial)
     for batch in trial.batches():
-        _forget(trained)
-        loss = _loss(trial, tensors, batch)
-        loss.backward()
-        gradients.append({name: _gradient(tensor).clone() for name, tensor in trained.items()})
-        norms.append(torch.nn.utils.clip_grad_norm_(list(trained.values()), options.clip or torch.inf).item())
-        losses.append(loss.item())
-        chosen.append(_chosen(trial, tensors, batch))
-        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, bounded)
-        products = own_products(trial.model, tensors)
-        optimizer.step()
-        tensors |= corrections
-        tensors |= changed_base(trial.model, tensors, products)
-    frozen = named_parameters(trial.model).keys() - trained.keys() - own_products(trial.model, tensors).keys()
-    parameters = {name: tensor.detach() for name, tensor in tensors.items() if name not in frozen}
-    return Steps(tuple(losses), tuple(norms), tuple(gradients), parameters, tuple(chosen), optimizer.slack)
+        replica.step(batch)
+    return replica.steps()
+
+
+def island_steps(trial: VerifyCase) -> list[Steps]:
+    """Return the expected results of each island, between which the plan's exchanges are made."""
+    program = trial.program
+    replicas = [_Replica(trial, rows) for rows in _rows_by_island(program)]
+    between = VirtualIslands(program, lambda island, state, name: replicas[island].value(state, name))
+    for number, batch in enumerate(trial.batches(), 1):
+        for replica in replicas:
+            replica.step(batch)
+        labels = labels_by_replica(program, batch.labels)
+        assert labels is not None
+        between.after_step(number, labels)
+    return [replica.steps() for replica in replicas]
+
+
+def _rows_by_island(program: Program) -> list[list[int]]:
+    """Return the sequences of each island."""
+    part = program.parts[0]
+    return [
+        sorted({row for rank in ranks for rows in sequence_indices(program, part, rank) for row in rows})
+        for ranks in islands(part.grid, program.loose)
+    ]
 
 
 def stored_tensors(trial: VerifyCase, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -107,15 +172,15 @@ def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {name: tensors[name].requires_grad_() for name, parameter in named if parameter.trained}
 
 
-def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch) -> torch.Tensor:
+def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch, bounded: Bounded | None = None) -> torch.Tensor:
     parts = replica_parts(trial.program, trial.model, tensors)
     if not parts:
-        return _loss_of(trial, tensors, batch, batch.counted, trial.bounded)
+        return _loss_of(trial, tensors, batch, batch.counted, bounded)
     losses = []
     for own, rows in parts:
         part = batch.of(rows)
-        bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[rows])
-        losses.append(_loss_of(trial, own, part, batch.counted, bounded, share=1 / len(parts)))
+        within = bounded and replace(bounded, scopes=bounded.scopes[rows])
+        losses.append(_loss_of(trial, own, part, batch.counted, within, share=1 / len(parts)))
     return torch.stack(losses).sum()
 
 
@@ -152,11 +217,11 @@ def _as_parameters(given: torch.Tensor | None, tensors: Tensors) -> torch.Tensor
 
 
 @torch.no_grad()
-def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch) -> Experts:
+def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch, bounded: Bounded | None) -> Experts:
     """Return the routers' choices if copies are deduplicated or choices dropped; dropped ones are ``NOWHERE``."""
-    if not (trial.program.stack.deduplicates_exchange or trial.bounded):
+    if not (trial.program.stack.deduplicates_exchange or bounded):
         return ()
-    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, trial.bounded)
+    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, bounded)
     return [c.experts if c.kept is None else c.experts.masked_fill(~c.kept, NOWHERE) for c in choices]
 
 

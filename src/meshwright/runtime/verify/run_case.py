@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.program.synchronisation.islands import islands
+from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.comm.communicator import Traffic
 from meshwright.runtime.comm.host_link import StateCopy
 from meshwright.runtime.executor.interpreter import finish_validation
@@ -24,10 +26,10 @@ from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
-from meshwright.runtime.verify.case_result import Outcome
+from meshwright.runtime.verify.case_result import Outcome, together
 from meshwright.runtime.verify.expected_copies import differing_copies
-from meshwright.runtime.verify.expected_traffic import differing_traffic
-from meshwright.runtime.verify.reference_steps import Steps, Tensors, reference_steps
+from meshwright.runtime.verify.expected_traffic import between_islands, differing_traffic
+from meshwright.runtime.verify.reference_steps import Steps, Tensors, island_steps, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
 from meshwright.runtime.verify.routed_traffic import routed_differences
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
@@ -74,7 +76,7 @@ def run_case(
         job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
         with rank_of(job, place, store, trial.tensors()) as rank:
             everyone = gathered(_recorded(trial, rank, report), place)
-            return None if place.rank else _judged(trial, everyone, reference_steps(trial))
+            return None if place.rank else _judged(trial, everyone)
 
     try:
         outcome = run_locally(work, trial.program.parts.ranks, LIMIT_S, report)
@@ -108,12 +110,18 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     states.after_norm = record.results.append
     for step, batch in enumerate(trial.batches()):
         before, copied = len(rank.communicator.log), len(rank.plan.host.log)
-        rank.interpreter.step(micro_batches(trial, batch, rank.place.rank, rank.communicator.device))
+        rank.interpreter.step(
+            micro_batches(trial, batch, rank.place.rank, rank.communicator.device),
+            labels=labels_by_replica(trial.program, batch.labels),
+        )
         record.traffic.append(rank.communicator.log[before:])
         record.copies.append(rank.plan.host.log[copied:])
         if rank.place.rank == 0:
             report(f"step {step + 1}", 0.0)
     finish_validation(rank.interpreter)
+    before = len(rank.communicator.log)
+    states.synchroniser.settle()
+    record.traffic[-1] += rank.communicator.log[before:]
     buffers = rank.plan.buffers.items()
     whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]
     record.parameters = _pieces(units, lambda unit: unit.owned) + whole + _on_cpu(states.changes.pieces())
@@ -153,7 +161,25 @@ def gathered(record: T, place: Place) -> list[T]:
     return [torch.load(io.BytesIO(data), weights_only=False) for data in found or ()]
 
 
-def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Outcome:
+def _judged(trial: VerifyCase, everyone: Sequence[Record]) -> Outcome:
+    """Compare the ranks of every island with the reference of that island."""
+    program = trial.program
+    if not program.loose:
+        return _judged_island(trial, everyone, list(range(len(everyone))), reference_steps(trial))
+    found = [
+        _judged_island(trial, everyone, list(ranks), expected)
+        for ranks, expected in zip(
+            islands(program.parts[0].grid, program.loose), island_steps(trial), strict=True
+        )
+    ]
+    exchanges = between_islands(program, [record.traffic for record in everyone], trial.steps)
+    return together(found, exchanges)
+
+
+def _judged_island(
+    trial: VerifyCase, everyone: Sequence[Record], ranks: Sequence[int], expected: Steps
+) -> Outcome:
+    island = [everyone[rank] for rank in ranks]
     differing: dict[str, None] = {}
 
     # one step's gradient along its noise may happen to be near zero
@@ -167,17 +193,17 @@ def _judged(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> O
         return tensor_error(tensors, reference, slack, least) if tensors else Error(float("inf"), copies[0])
 
     gradients = [
-        error([record.gradients[step] for record in everyone], dict(reference), {}, least)
+        error([record.gradients[step] for record in island], dict(reference), {}, least)
         for step, reference in enumerate(expected.gradients)
     ]
-    parameters = error([record.parameters for record in everyone], dict(expected.parameters), expected.slack)
-    results = [(step, result) for record in everyone for step, result in enumerate(record.results)]
+    parameters = error([record.parameters for record in island], dict(expected.parameters), expected.slack)
+    results = [(step, result) for record in island for step, result in enumerate(record.results)]
     return Outcome(
         loss=worst(number_error(r.loss, expected.losses[step], "loss") for step, r in results),
         gradient=worst(gradients),
         norm=worst(number_error(r.norm, expected.norms[step], "gradient norm", least) for step, r in results),
         parameter=parameters,
-        traffic=tuple(islice(_traffic(trial, everyone, expected), MOST_NAMED)),
+        traffic=tuple(islice(_traffic(trial, everyone, ranks, expected), MOST_NAMED)),
         copies=tuple(differing),
         norms=expected.norms,
         magnified=_magnified(trial),
@@ -190,11 +216,14 @@ def _magnified(trial: VerifyCase) -> float:
     return 1 / (2 * optimizer.epsilon) if optimizer.forward_only else 1.0
 
 
-def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> Iterator[str]:
-    """Yield the ranks' differing exchanges; after a clipped step, a step that overlaps it is restarted."""
+def _traffic(
+    trial: VerifyCase, everyone: Sequence[Record], ranks: Sequence[int], expected: Steps
+) -> Iterator[str]:
+    """Yield differing exchanges of some ranks; after a clipped step, a step that overlaps it is restarted."""
     limit = trial.options.clip
     clipped = [False, *(limit is not None and norm > limit for norm in expected.norms)]
-    for rank, record in enumerate(everyone):
+    for rank in ranks:
+        record = everyone[rank]
         for step, log in enumerate(record.traffic):
             anew = trial.program.steps_overlap and clipped[step]
             for difference in differing_traffic(trial.program, rank, log, anew=anew):
@@ -204,6 +233,8 @@ def _traffic(trial: VerifyCase, everyone: Sequence[Record], expected: Steps) -> 
                 yield f"rank {rank}, step {step + 1}: {difference}"
     if trial.program.steps_overlap and any(clipped):
         return
+    if trial.program.loose:
+        return  # routers' choices of one island do not say what another one sends
     steps = zip(*(record.traffic for record in everyone), strict=True)
     for step, (logs, chosen) in enumerate(zip(steps, expected.chosen, strict=True)):
         for difference in routed_differences(trial.program, logs, chosen):

@@ -19,6 +19,7 @@ from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
+from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.comm.process_groups import SEQUENCE_RANKS
 from meshwright.runtime.data.encoder_input import EncoderInput, blank_image_rows, encoder_input
 from meshwright.runtime.executor.operator_call import MicroBatch
@@ -48,7 +49,7 @@ class Batch(rank_micro_batches.StepBatch):
         """Labels that count, over all sequences."""
         return int((self.labels != IGNORED).sum())
 
-    def of(self, rows: slice) -> "Batch":
+    def of(self, rows: slice | list[int]) -> "Batch":
         """Return the batch of some of the sequences."""
         begins, encoder = (None if field is None else field[rows] for field in (self.begins, self.encoder))
         return Batch(self.tokens[rows], self.labels[rows], begins, encoder)
@@ -61,6 +62,7 @@ class VerifyCase:
     program: Program
     model: ModelGraph
     options: StepOptions = OPTIONS
+    steps: int = STEPS
 
     @property
     def sequences(self) -> int:
@@ -81,7 +83,7 @@ class VerifyCase:
 
     def batches(self) -> list[Batch]:
         """Return one batch for each step."""
-        return [self._batch(SEED + step) for step in range(STEPS)]
+        return [self._batch(SEED + step) for step in range(self.steps)]
 
     @property
     def images(self) -> Images | None:
@@ -142,5 +144,6 @@ def micro_batches(
     trial: VerifyCase, batch: Batch, rank: int, device: torch.device | None = None
 ) -> Sequence[MicroBatch]:
     """Return a rank's part of a batch, on the CPU or on the given device."""
-    device = device or torch.device("cpu")
-    return rank_micro_batches.micro_batches(trial.program, rank, batch, batch.counted, device)
+    device, by_replica = device or torch.device("cpu"), labels_by_replica(trial.program, batch.labels)
+    divisor = divisor_of(trial.program, rank, batch.labels, by_replica)
+    return rank_micro_batches.micro_batches(trial.program, rank, batch, divisor, device)

@@ -11,6 +11,7 @@ import torch
 
 from meshwright.model.router import LoadBalance, Routing
 from meshwright.program.program import Program, sequences_of_step
+from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.kernels.moe.token_permutation import TokenPermutation
 
 
@@ -48,9 +49,10 @@ class Balance:
 
     @property
     def _tokens(self) -> int:
-        """Tokens of a step, which is tokens of a scope times scopes of a step."""
+        """Tokens of an island's step, which is tokens of a scope times scopes of a step."""
         program = self.program
-        return sequences_of_step(program) * int(program.parts[0].shape.seq_len)
+        sequences = sequences_of_step(program) // len(islands(program.parts[0].grid, program.loose))
+        return sequences * int(program.parts[0].shape.seq_len)
 
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         if self.routing.scores != "sigmoid":

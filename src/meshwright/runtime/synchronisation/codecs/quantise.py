@@ -20,6 +20,17 @@ from meshwright.runtime.synchronisation.message_fields import (
     unpacked_codes,
 )
 
+NOISE = 2**12
+"""By how many units in the last place a sum may differ that was added up in another order."""
+
+
+def tie_width(dtype: torch.dtype) -> float:
+    """Return the part of a step within which a value counts as half-way, and is rounded up.
+
+    Sums of codes lie half-way quite often; the rounding of arithmetic must not decide there.
+    """
+    return NOISE * torch.finfo(dtype).eps
+
 
 class Quantise:
     """The codec; it keeps nothing. A bucket's bytes are its scales, then its codes."""
@@ -91,7 +102,7 @@ class Quantise:
         span = high - low
         levels = 2**self.format.bits - 1
         place = (rows - low) / torch.where(span == 0, 1, span) * levels
-        rounded = place.round() if noise is None else (place + noise).floor()
+        rounded = (place + (0.5 + tie_width(place.dtype) if noise is None else noise)).floor()
         return torch.cat([low, high], dim=1), rounded.clamp(0, levels).to(torch.uint8)
 
     def _table_codes(
@@ -105,7 +116,7 @@ class Quantise:
         upper = torch.bucketize(relative, table).clamp(1, len(table) - 1)
         below, above = table[upper - 1], table[upper]
         share = (relative - below) / torch.where(above == below, 1, above - below)
-        up = share >= 0.5 if noise is None else noise < share
+        up = share >= 0.5 - tie_width(share.dtype) if noise is None else noise < share
         return scale, code_of[upper - 1 + up.long()].to(torch.uint8)
 
     def _values(self, scales: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:

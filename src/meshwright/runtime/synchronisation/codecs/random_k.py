@@ -38,6 +38,6 @@ class RandomK:
 
     def _places(self, number: int, key: DrawKey) -> torch.Tensor:
         elements = self.setting.stretches[number].elements
-        draw = key.generator(self.setting.device, number)
+        draw = key.generator(self.setting.device, self.setting.stretches[number].name)
         order = torch.randperm(elements, generator=draw, device=draw.device)
         return order[: kept_of(self.share, elements)]

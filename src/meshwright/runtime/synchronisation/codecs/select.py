@@ -76,5 +76,5 @@ class Select:
 
     def _places(self, number: int, key: DrawKey) -> torch.Tensor:
         elements = self.setting.stretches[number].elements
-        draw = key.shared().generator(self.setting.device, number)
+        draw = key.shared().generator(self.setting.device, self.setting.stretches[number].name)
         return self.pattern(elements, share_of(self.share, elements), key.exchange, draw)

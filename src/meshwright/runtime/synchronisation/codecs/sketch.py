@@ -57,7 +57,7 @@ class CountSketch:
     def _hashes(self, number: int, key: DrawKey) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the permutation and the signs of each row."""
         elements = self.setting.stretches[number].elements
-        draw = key.shared().generator(self.setting.device, number)
+        draw = key.shared().generator(self.setting.device, self.setting.stretches[number].name)
         return [
             (
                 torch.randperm(elements, generator=draw, device=draw.device),

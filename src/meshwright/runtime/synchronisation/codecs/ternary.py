@@ -38,7 +38,7 @@ class Ternary:
             bound = float(options.clip) * values.std(correction=0)
             values = values.clamp(-bound, bound)
         scale = values.abs().amax(dim=0, keepdim=True)
-        draw = key.generator(self.setting.device, number)
+        draw = key.generator(self.setting.device, self.setting.stretches[number].name)
         noise = torch.rand(values.shape, generator=draw, dtype=values.dtype, device=values.device)
         sent = noise * scale < values.abs()
         codes = torch.where(values < 0, NEGATIVE, POSITIVE).to(torch.uint8) * sent
