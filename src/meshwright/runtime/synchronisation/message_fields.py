@@ -9,7 +9,7 @@ import torch
 
 COUNTED_FLOAT_BYTES = 4
 BYTE_BITS = 8
-INDEX_BYTES = 8
+WIDE_INDEX_BYTES = torch.int64.itemsize
 """Bytes of an index in use; the wire carries its lower ones."""
 
 
@@ -71,10 +71,10 @@ def _shifts(bits: int, device: torch.device) -> torch.Tensor:
 
 def index_field(indices: torch.Tensor, width: int) -> torch.Tensor:
     """Return the lower ``width`` bytes of int64 indices, flat."""
-    return as_bytes(indices).view(-1, INDEX_BYTES)[:, :width].flatten()
+    return as_bytes(indices).view(-1, WIDE_INDEX_BYTES)[:, :width].flatten()
 
 
 def read_indices(field: torch.Tensor, width: int) -> torch.Tensor:
     """Return the int64 indices of a field."""
-    wide = torch.nn.functional.pad(field.view(-1, width), (0, INDEX_BYTES - width))
+    wide = torch.nn.functional.pad(field.view(-1, width), (0, WIDE_INDEX_BYTES - width))
     return wide.contiguous().view(torch.int64).flatten()
