@@ -44,10 +44,10 @@ def test_a_check_has_the_figures_of_the_prediction(tmp_path):
 
 def test_what_has_no_prediction_is_checked_without_figures(tmp_path):
     path = tmp_path / "plan.yaml"
-    path.write_text(PHASES, encoding="utf-8")
+    path.write_text(PHASES.replace("h100-sxm-80gb", "a100-pcie-80gb"), encoding="utf-8")
     data = run("check", path, "--json").data
     assert data["step_time_s"] is None
-    assert "not predicted yet" in data["origin"]["step_time_s"]
+    assert "host_gbyte_per_s_per_device" in data["origin"]["step_time_s"]
 
 
 def test_a_plan_that_does_not_fit_is_not_ok(tmp_path):
@@ -162,6 +162,27 @@ def test_a_description_is_a_plan_file_with_a_table_of_pools(tmp_path, pools):
     again = tmp_path / "described.yaml"
     again.write_text(text, encoding="utf-8")
     assert api.describe(str(again))["plan"] == api.describe(str(pools))["plan"]
+
+
+def test_phases_with_layouts_of_their_own_are_predicted_explained_and_compared(tmp_path):
+    paths = [tmp_path / f"{name}.yaml" for name in ("phases", "one")]
+    loaded = PHASES.replace("workload:", "workload:\n  concurrency: 256")
+    paths[0].write_text(loaded, encoding="utf-8")
+    one = loaded.replace("layouts: {prefill: {pp: 2, tp: 4}, decode: {tp: 8}}", "layout: {tp: 8}")
+    paths[1].write_text(one, encoding="utf-8")
+    predicted = run("predict", paths[0], "--json").data
+    assert predicted["serving"]["cycle"]["change_s"] > 0
+    assert "decode at once" in run("predict", paths[0]).out
+    explained = run("explain", paths[0], "--json").data
+    rates = {one["resource"]: one["elasticity"]["output_tokens_per_s"] for one in explained["sensitivity"]}
+    assert rates["host_bandwidth"] > 0
+    keys = {setting.split("=")[0] for one in explained["choices"] for setting in one["settings"]}
+    assert {"pools.all.layouts.prefill.tp", "pools.all.layouts.decode.pp"} <= keys
+    assert "change of the layout" in run("explain", paths[0]).out
+    assert run("compare", *paths, "--json").code == 0
+    assert "host_bandwidth" not in {
+        one["resource"] for one in run("explain", paths[1], "--json").data["sensitivity"]
+    }
 
 
 def test_phases_with_layouts_of_their_own_have_a_row_each(tmp_path):

@@ -69,6 +69,20 @@ def cluster_rates(cluster: Cluster, precision: str) -> Iterator[Resource[Cluster
         yield from _links(cluster, node)
 
 
+def host_link(cluster: Cluster) -> Resource[Cluster]:
+    """Return the links between devices and their hosts, whose rate is known, as a resource."""
+    node = cluster.pool.node
+    assert node.host_bytes_per_s is not None
+    own = node.host_bytes_per_s
+    return Resource(
+        "host_bandwidth",
+        "links to the hosts",
+        own / GIGA,
+        "GB/s per device",
+        lambda f: _with_node(cluster, replace(node, host_bytes_per_s=BytesPerSecondPerDevice(f * own))),
+    )
+
+
 def _links(cluster: Cluster, node: Node) -> Iterator[Resource[Cluster]]:
     """Yield the resources of a network: scale-up links, network cards, tiers."""
     pool, own = cluster.pool, node.scaleup_bytes_per_s

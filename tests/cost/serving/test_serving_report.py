@@ -1,6 +1,7 @@
 """The Report of serving plans: laws of a steady state, the public keys, and plans that have no prediction."""
 
 import json
+from dataclasses import replace
 from math import isclose
 
 import pytest
@@ -138,10 +139,14 @@ def test_limits_that_are_missed_are_doubts():
 
 
 def test_what_is_not_predicted_yet_is_refused_by_name_all_at_once():
-    two = PHASES.replace("pools:\n", "pools:\n  other: {does: serve}\n").replace("x 8", "x 16")
+    two = PHASES.replace("pools:\n", "pools:\n  other: {does: serve}\n").replace(
+        "h100-sxm-80gb x 8", "a10 x 16"
+    )
     with pytest.raises(UnsupportedError) as error:
         reported(two)
-    assert [one.field for one in error.value.problems] == ["pools", "pools.all.layouts"]
+    node = "cluster.pools.0.node"
+    fields = [one.field for one in error.value.problems]
+    assert fields == ["pools", f"{node}.host_gbyte_per_s_per_device", f"{node}.host_memory_gib"]
 
 
 @pytest.mark.parametrize("form", ["two-batch", "tile", "nano-batch"])
@@ -164,3 +169,89 @@ def test_memory_is_the_sum_of_its_parts_and_within_the_device():
 def test_the_time_of_a_request_is_the_sum_of_its_parts():
     report = reported(POOLS)
     assert sum(report.breakdown_s.values()) == pytest.approx(report.step_time_s, rel=1e-9)
+
+
+def phased(*changes, load="concurrency: 256"):
+    return reported(PHASES, ("workload:", f"workload:\n  {load}"), *changes)
+
+
+@pytest.mark.parametrize("load", ["concurrency: 256", "rate_per_s: 2.0"])
+def test_the_public_keys_of_phases_with_layouts_of_their_own(load):
+    data = phased(load=load).to_json()
+    json.dumps(data, allow_nan=False)
+    assert set(data["serving"]) >= OF_ISSUE
+    assert [set(pool) for pool in data["serving"]["pools"].values()] == [OF_A_POOL]
+    assert sum(data["breakdown_s"].values()) == pytest.approx(data["step_time_s"])
+    assert min(data["breakdown_s"].values()) >= 0
+    assert data["breakdown_s"]["buffered"] > 0
+
+
+def test_phases_that_take_turns_keep_littles_law():
+    found = phased().serving
+    assert found["requests_per_s"] * found["request_latency_s"] == pytest.approx(256, rel=1e-6)
+    turn = found["cycle"]
+    assert turn["sequences"] / turn["cycle_s"] == pytest.approx(found["requests_per_s"], rel=0.5)
+    parts = sum(turn[f"{part}_s"] for part in ("prefill", "change", "fetch", "decode", "back"))
+    assert turn["cycle_s"] == pytest.approx(parts)
+    assert found["batch"] <= found["kv_capacity_tokens"]
+    assert "cycle" not in means()
+
+
+def test_phases_with_equal_layouts_are_one_pool_that_changes_nothing():
+    alike = phased(("prefill: {pp: 2, tp: 4}", "prefill: {tp: 8}")).serving
+    assert alike == phased(("layouts: {prefill: {pp: 2, tp: 4}, decode: {tp: 8}}", "layout: {tp: 8}")).serving
+    assert "cycle" not in alike
+
+
+def test_a_pool_that_changes_its_layout_has_the_memory_of_the_fuller_phase():
+    """Of stages the first has one layer's embedding more than a rank of tp: parameters are those of one phase."""
+    memory = phased().memory_bytes
+    assert memory["total"] == memory["parameters"] + memory["kv"] + memory["activations"] + memory["buffers"]
+    one = [
+        reported(ONE_POOL, ("layout: {tp: 4}", layout), ("replicas: 2", "replicas: 1")).memory_bytes
+        for layout in ("layout: {tp: 8}", "layout: {pp: 2, tp: 4}")
+    ]
+    assert memory["total"] == max(ledger["total"] for ledger in one)
+
+
+def test_a_phase_without_room_does_not_fit():
+    found = phased(("llama-3.1-70b", "llama-3.1-405b"))
+    assert not found.fits
+    assert found.to_json()["serving"]["ttft_s"] is None
+
+
+def test_a_phased_pool_above_capacity_has_no_first_token():
+    found = phased(load="rate_per_s: 1000.0").to_json()["serving"]
+    assert (found["limited_by"], found["ttft_s"]) == ("capacity", None)
+    most = found["requests_per_s"]
+    below = phased(load=f"rate_per_s: {0.9 * most}").serving
+    assert below["requests_per_s"] == pytest.approx(0.9 * most)
+    assert below["ttft_s"] > 0
+
+
+def test_phases_of_requests_with_one_token_keep_the_layout_of_prefill():
+    (lengths,) = (line.strip() for line in PHASES.splitlines() if "lengths" in line)
+    changes = (lengths, "input_tokens: 500\n  output_tokens: 1")
+    own = phased(changes).serving
+    alone = phased(changes, ("layouts: {prefill: {pp: 2, tp: 4}, decode: {tp: 8}}", "layout: {pp: 2, tp: 4}"))
+    assert own["ttft_s"] == alone.serving["ttft_s"]
+
+
+def test_an_unknown_memory_of_the_host_is_an_assumption_that_is_named():
+    resolved = resolve_serving(serving(PHASES, ("workload:", "workload:\n  concurrency: 256")))
+    assert serving_report(resolved).remarks == ()
+    pool = resolved.cluster.pool
+    unknown = replace(pool, node=replace(pool.node, host_memory_bytes=None))
+    report = serving_report(replace(resolved, cluster=replace(resolved.cluster, pools=(unknown,))))
+    (remark,) = report.remarks
+    assert "256 requests" in remark
+    assert report.serving["cycle"]["buffer_sequences"] is None
+
+
+def test_a_host_without_room_for_the_weights_is_refused_by_name():
+    resolved = resolve_serving(serving(PHASES, ("workload:", "workload:\n  concurrency: 256")))
+    pool = resolved.cluster.pool
+    small = replace(pool, node=replace(pool.node, host_memory_bytes=64 * 2**30))
+    with pytest.raises(UnsupportedError) as error:
+        serving_report(replace(resolved, cluster=replace(resolved.cluster, pools=(small,))))
+    assert [one.field for one in error.value.problems] == ["cluster.pools.0.node.host_memory_gib"]

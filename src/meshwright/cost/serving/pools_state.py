@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.cost.serving.disaggregated import PoolPair, disaggregated_state
+from meshwright.cost.serving.host_cache import buffer_sequences, host_copies
 from meshwright.cost.serving.iteration_limits import limiting_resource
 from meshwright.cost.serving.kv_capacity import KvCapacity, kv_capacity
 from meshwright.cost.serving.kv_transfers import hand_over_seconds
 from meshwright.cost.serving.operators import IterationLoad
+from meshwright.cost.serving.phase_layouts import PhaseCycle, Turn, cycle_state
 from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.cost.serving.replica_load import ReplicaLimits, ReplicaLoad
 from meshwright.cost.serving.replica_pools import PoolArrays, ServedModel
@@ -40,18 +42,36 @@ class PoolState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTurns:
+    """The cycle of a pool with a layout for each phase, whose own state is that of decoding.
+
+    ``prefill``: its replicas in the other phase, with ``prefill_pool`` as their numbers.
+    """
+
+    prefill: PoolState
+    prefill_pool: PoolArrays
+    cycle: PhaseCycle
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsState:
-    """All pools of a plan: ``steady.requests_per_s`` of all replicas, ``steady.batch`` of one that decodes."""
+    """All pools of a plan: ``steady.requests_per_s`` of all replicas, ``steady.batch`` of one that decodes.
+
+    ``turns``: of a pool with a layout for each phase.
+    """
 
     steady: SteadyState
     pools: Mapping[Does, PoolState]
     devices: NDArray[Any]
     hand_over_s: Number = 0.0
+    turns: PhaseTurns | None = None
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """True where every pool has room for the weights and a sequence."""
-        return np.logical_and.reduce([pool.capacity.fits for pool in self.pools.values()])
+        """True where every pool has room for the weights and a sequence, in each phase."""
+        phases = [*self.pools.values(), *([] if self.turns is None else [self.turns.prefill])]
+        return np.logical_and.reduce([phase.capacity.fits for phase in phases])
 
     @property
     def decoding(self) -> PoolState:
@@ -106,6 +126,67 @@ def disaggregated_pools_state(
         devices=np.asarray(prefill.devices + decode.devices),
         hand_over_s=moved,
     )
+
+
+def phased_pool_state(
+    served: ServedModel, prefill: PoolArrays, decode: PoolArrays, load: ReplicaLoad
+) -> PoolsState:
+    """Return the steady state of a pool whose replicas prefill and decode in turns, each phase with its layout.
+
+    Requests of one token never decode, so that the layout of prefill stays.
+    """
+    if not np.any(np.asarray(load.output_tokens) > 1):
+        return serving_state(served, prefill, load)
+    of_one = load.of_replica(decode.replicas)
+    fill, fill_capacity = pool_phases(served, prefill, of_one, mixed=False)
+    write, write_capacity = pool_phases(served, decode, of_one, mixed=False)
+    cycle = PhaseCycle(
+        prefill=fill,
+        decode=write,
+        copies=host_copies(served, prefill, decode, of_one),
+        buffer_sequences=buffer_sequences(served, decode, of_one),
+        prompt_s=served.waiting.prompt_s,
+    )
+    found = cycle_state(cycle)
+    steady, busy = found.steady, np.clip(found.steady.requests_per_s / found.most_per_s, 0.0, 1.0)
+    decoding = PoolState(
+        batch=np.asarray(steady.batch),
+        iteration_s=np.asarray(write.decode_s(steady.batch)),
+        utilisation=busy,
+        capacity=write_capacity,
+        phases=write,
+    )
+    full = np.asarray(fill.full_s)
+    filling = PoolState(
+        batch=np.zeros_like(busy), iteration_s=full, utilisation=busy, capacity=fill_capacity, phases=fill
+    )
+    return PoolsState(
+        steady=replace(steady, requests_per_s=steady.requests_per_s * decode.replicas),
+        pools={"serve": decoding},
+        devices=np.asarray(decode.devices),
+        turns=PhaseTurns(prefill=filling, prefill_pool=prefill, cycle=cycle, turn=found.turn),
+    )
+
+
+def turns_limit(served: ServedModel, decode: PoolArrays, turns: PhaseTurns) -> NDArray[Any]:
+    """Return the resource that limits the longer phase of a pool with a layout for each."""
+    load, degrees, prefill = turns.cycle.decode.load, decode.degrees, turns.prefill_pool
+    decoding = limiting_resource(
+        decode.cost(served),
+        IterationLoad(
+            sequences=turns.turn.at_once / (degrees.attention_dp * degrees.pp), context=load.context
+        ),
+    )
+    filling = limiting_resource(
+        prefill.cost(served),
+        IterationLoad(
+            prompt_tokens=prefill.chunk_tokens,
+            prompt_positions=load.prompt_positions,
+            prompts=prefill.chunk_tokens / load.prompt_tokens,
+            prompt_ranks=prefill.degrees.attention_dp,
+        ),
+    )
+    return np.where(turns.turn.prefill_s > turns.turn.waves_s, filling, decoding)
 
 
 def decode_limit(served: ServedModel, pool: PoolArrays, state: PoolState) -> NDArray[Any]:

@@ -16,12 +16,17 @@ DEFAULT_BLOCK_TOKENS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model on devices of one kind under one engine. ``memory_bytes``: that an engine can use of a device."""
+    """A model on devices of one kind under one engine. ``memory_bytes``: that an engine can use of a device.
+
+    ``host_memory_bytes``: of a host, which ``devices_of_host`` share; None: unknown.
+    """
 
     model: ModelGraph
     times: ServingTimes
     memory_bytes: float
     engine: ServingStack
+    host_memory_bytes: int | None = None
+    devices_of_host: int = 1
 
     @property
     def waiting(self) -> Waiting:

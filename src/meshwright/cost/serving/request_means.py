@@ -49,12 +49,12 @@ class RequestMeans:
         steps = max(output - 1, 0.0)
         decoding = found.state.decoding
         largest = np.asarray(decoding.phases.limits.sequences)
-        closed = np.isnan(load.rate_per_s)
+        closed, in_turns = np.isnan(load.rate_per_s), found.state.turns is not None
         kind = LoadKind(
             concurrency=load.concurrency,
             rate_per_s=load.rate_per_s,
             steps=steps,
-            waits=np.asarray(closed & (steady.batch >= AT_LIMIT * largest)),
+            waits=np.asarray(closed & (in_turns | (steady.batch >= AT_LIMIT * largest))),
         )
         means = levelled(
             ServedMeans(steady.ttft_s, steady.tpot_s, np.asarray(steady.requests_per_s)), kind, level
@@ -62,6 +62,7 @@ class RequestMeans:
         rate, tpot = float(means.requests_per_s), float(means.tpot_s)
         replicas = next(arrays.replicas for pool, arrays in found.pools if pool.does != "prefill")
         batch = rate * steps * tpot / float(replicas) if steps > 0 else 0.0
+        batch = float(steady.batch) if in_turns else batch
         return cls(
             ttft_s=float(means.ttft_s),
             tpot_s=tpot,

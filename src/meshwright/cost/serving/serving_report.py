@@ -6,19 +6,23 @@ Energy is an upper bound, the devices' power limits for all of the time. Devices
 nor counted in figures per device.
 """
 
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
 from meshwright.cluster.cluster import Pool as DevicePool
 from meshwright.cost.serving.estimate_serving import ServingEstimate, estimate_serving
+from meshwright.cost.serving.host_cache import buffered_bytes
 from meshwright.cost.serving.levels import LevelTable
-from meshwright.cost.serving.pools_state import PoolState, decode_limit
+from meshwright.cost.serving.phase_report import turn_breakdown, turn_json
+from meshwright.cost.serving.pools_state import PoolState, decode_limit, turns_limit
 from meshwright.cost.serving.replica_pools import PoolArrays
 from meshwright.cost.serving.request_means import RequestMeans, plan_level
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 from meshwright.plans.serving.serving_plan import Pool
 from meshwright.program.serving.kv_bytes import replica_bytes_per_token
 from meshwright.result import ServingReport
+from meshwright.units import format_bytes
 from meshwright.workload.serving.serving_workload import Objectives
 
 AT_LIMIT = 0.99
@@ -64,7 +68,7 @@ def report_of(
         usd_per_step=None if usd is None or not requests else usd / 3600 / requests,
         joules_per_step=None if watts is None or not requests else watts * devices / requests,
         origin=_origins(resolved, device, means),
-        remarks=tuple(dict.fromkeys(str(problem) for problem in resolved.warnings)),
+        remarks=tuple(dict.fromkeys([*map(str, resolved.warnings), *_assumptions(found, resolved)])),
         serving=_serving(found, resolved, means, usd),
     )
 
@@ -100,14 +104,15 @@ def _serving(
         "kv_capacity_tokens": int(decoding.capacity.tokens),
         "limited_by": _limit(found, arrays, resolved.plan.workload.objectives, means),
         "idle_devices": resolved.idle_devices,
-        "pools": {pool.name: _pool(pool, found.state.pools[pool.does], means) for pool, _ in found.pools},
+        "pools": {pool.name: _pool(pool, found, means) for pool, _ in found.pools},
         "level": means.level_json(),
+        **({} if found.state.turns is None else {"cycle": turn_json(found.state.turns)}),
     }
 
 
-def _pool(pool: Pool, state: PoolState, means: RequestMeans) -> dict[str, Any]:
+def _pool(pool: Pool, found: ServingEstimate, means: RequestMeans) -> dict[str, Any]:
     """Return the figures of a pool; those of a pool that decodes have the level of the time per token."""
-    decodes = pool.does != "prefill"
+    state, decodes = found.state.pools[pool.does], pool.does != "prefill"
     return {
         "does": pool.does,
         "replicas": pool.replicas,
@@ -116,7 +121,7 @@ def _pool(pool: Pool, state: PoolState, means: RequestMeans) -> dict[str, Any]:
         "iteration_s": float(state.iteration_s) * (means.level.tpot.factor if decodes else 1.0),
         "utilisation": _number(float(state.utilisation)),
         "kv_capacity_tokens": int(state.capacity.tokens),
-        "memory_bytes": sum(_ledger(state).values()),
+        "memory_bytes": sum(_pool_ledger(pool, found).values()),
     }
 
 
@@ -130,6 +135,8 @@ def _limit(found: ServingEstimate, arrays: PoolArrays, objectives: Objectives, m
     ):
         if not named and limit is not None and isfinite(mean) and mean * 1e3 >= AT_LIMIT * limit:
             named = name
+    if found.state.turns is not None:
+        return named or str(turns_limit(found.served, arrays, found.state.turns))
     return named or str(decode_limit(found.served, arrays, found.state.decoding))
 
 
@@ -137,6 +144,8 @@ def _breakdown(found: ServingEstimate, means: RequestMeans) -> dict[str, float]:
     """Return a request's seconds in prefill, in waiting, and in decoding; its level is that of the first token."""
     if not isfinite(means.ttft_s):
         return {}
+    if found.state.turns is not None:
+        return turn_breakdown(found.state.turns, found.state.steady, means, found.served.waiting.prompt_s)
     factor = means.ttft_s / float(found.state.steady.ttft_s)
     first = found.state.pools.get("serve") or found.state.pools["prefill"]
     alone = float(first.phases.at(first.batch if "serve" in found.state.pools else 0.0).own_s)
@@ -151,7 +160,7 @@ def _breakdown(found: ServingEstimate, means: RequestMeans) -> dict[str, float]:
 
 def _memory(found: ServingEstimate, resolved: ResolvedServing) -> dict[str, Any]:
     """Return the ledger of the fullest device of the fullest pool, and that of every pool."""
-    ledgers = {pool.name: _ledger(found.state.pools[pool.does]) for pool, _ in found.pools}
+    ledgers = {pool.name: _pool_ledger(pool, found) for pool, _ in found.pools}
     worst = max(ledgers, key=lambda name: sum(ledgers[name].values()))
     capacity = resolved.cluster.pool.device.memory_bytes
     return {
@@ -164,6 +173,13 @@ def _memory(found: ServingEstimate, resolved: ResolvedServing) -> dict[str, Any]
     }
 
 
+def _pool_ledger(pool: Pool, found: ServingEstimate) -> dict[str, int]:
+    """Return bytes of the fullest device of a pool: in the fuller phase of one that changes its layout."""
+    own, turns = _ledger(found.state.pools[pool.does]), found.state.turns
+    other = own if turns is None else _ledger(turns.prefill)
+    return max(own, other, key=lambda ledger: sum(ledger.values()))
+
+
 def _ledger(state: PoolState) -> dict[str, int]:
     """Return bytes of the fullest device of a replica; blocks of the cache are taken when an engine starts."""
     capacity = state.capacity
@@ -173,6 +189,19 @@ def _ledger(state: PoolState) -> dict[str, int]:
         "activations": int(capacity.activation_bytes),
         "buffers": int(capacity.buffer_bytes),
     }
+
+
+def _assumptions(found: ServingEstimate, resolved: ResolvedServing) -> Iterator[str]:
+    """Yield what a prediction assumes that the cluster does not say."""
+    turns, node = found.state.turns, resolved.cluster.pool.node
+    if turns is None or node.host_memory_bytes is not None:
+        return
+    arrays = found.pools[0][1]
+    held = float(turns.turn.sequences) * float(buffered_bytes(found.served, arrays, found.load))
+    yield (
+        f"assumed: the host's memory of {node.name}, whose size nobody has said, takes the caches of "
+        f"{float(turns.turn.sequences):,.0f} requests of each replica, {format_bytes(held)}, and the weights"
+    )
 
 
 def _origins(resolved: ResolvedServing, device: DevicePool, means: RequestMeans) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Serving plans that differ in one choice: a degree, a number format or a limit of a pool; same load and devices.
 
 A degree that changes the size of a replica changes the number of replicas with it, so that the devices stay as they
-are. What breaks a law, has no prediction or does not fit is left out.
+are. In a pool with a layout for each phase one degree of a phase grows and another shrinks. What breaks a law, has no
+prediction or does not fit is left out.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from math import isfinite
 from typing import Any
 
@@ -62,7 +64,10 @@ def serving_alternatives(
 def steps(resolved: ResolvedServing) -> Iterator[tuple[str, ...]]:
     """Yield the settings of every step from a plan, legal or not."""
     for pool in resolved.plan.pools.values():
-        yield from _of_layout(pool, experts=resolved.model.architecture.moe is not None)
+        if pool.has_phase_layouts:
+            yield from _of_phases(pool)
+        else:
+            yield from _of_layout(pool, experts=resolved.model.architecture.moe is not None)
         yield from _of_limits(pool)
         for key, now, other in (("weights", pool.formats.weights, "fp8"), ("kv", pool.formats.kv, "fp8")):
             if now is None or now.endswith("16"):
@@ -88,6 +93,16 @@ def _of_layout(pool: Pool, *, experts: bool) -> Iterator[tuple[str, ...]]:
     if experts:
         for ep in {1, layout.stage_ranks} - {layout.ep}:
             yield _mesh(name, ep, layout.stage_ranks)
+
+
+def _of_phases(pool: Pool) -> Iterator[tuple[str, ...]]:
+    """Yield layouts of a phase with twice of one degree and half of another: the devices stay."""
+    for phase, layout in pool.layouts.items():
+        place = f"pools.{pool.name}.layouts.{phase}"
+        for more, less in permutations(SIZES, 2):
+            if getattr(layout, less) % 2 == 0:
+                half = getattr(layout, less) // 2
+                yield (f"{place}.{more}={2 * getattr(layout, more)}", f"{place}.{less}={half}")
 
 
 def _mesh(pool: str, ep: int, ranks: float) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.cluster.cluster import Cluster
 from meshwright.cost.serving.levels import LevelTable
 from meshwright.cost.serving.serving_report import serving_report
-from meshwright.explanation.cluster_resources import Resource, cluster_rates
+from meshwright.explanation.cluster_resources import Resource, cluster_rates, host_link
 from meshwright.explanation.sensitivity import FACTORS, NEAR
 from meshwright.plans.serving.resolve_serving import ResolvedServing
 
@@ -73,7 +73,10 @@ def serving_sensitivities(
 ) -> Iterator[ServingSensitivity]:
     """Yield the means under every rate of a plan's cluster; ``precision`` names the arithmetic of its weights."""
     own = means_of(resolved, levels)
-    for rate in cluster_rates(resolved.cluster, precision):
+    rates = [*cluster_rates(resolved.cluster, precision)]
+    if any(pool.has_phase_layouts for pool in resolved.plan.pools.values()):
+        rates.append(host_link(resolved.cluster))
+    for rate in rates:
         found = {
             factor: means_of(replace(resolved, cluster=rate.scaled(factor)), levels)
             for factor in FACTORS

@@ -73,7 +73,7 @@ def _of_hand_overs(facts: EngineFacts, resolved: ResolvedServing) -> Iterator[Pr
 
 
 def _phases(facts: EngineFacts, pool: Pool, arch: Architecture) -> Iterator[Problem]:
-    if len(set(pool.layouts.values())) > 1 and not facts.allows("phase_layouts"):
+    if pool.has_phase_layouts and not facts.allows("phase_layouts"):
         rule = f"{facts.full_name} has one layout for both phases"
         yield Problem(f"pools.{pool.name}.layouts", [*pool.layouts], rule, "layout, or pools of each phase")
 
@@ -209,7 +209,7 @@ def _no_word(facts: EngineFacts, path: str, field: str, value: str) -> Problem:
 
 
 def _layouts(pool: Pool) -> Iterator[tuple[str, ReplicaLayout]]:
-    if len(set(pool.layouts.values())) == 1:
+    if not pool.has_phase_layouts:
         yield f"pools.{pool.name}.layout", layout_of(pool)
         return
     for phase, layout in pool.layouts.items():

@@ -67,6 +67,11 @@ class Pool:
     allreduce: AllReduce = "auto"
 
     @property
+    def has_phase_layouts(self) -> bool:
+        """True if the pool's phases have unlike layouts, between which it changes."""
+        return len(set(self.layouts.values())) > 1
+
+    @property
     def devices_of_replica(self) -> int:
         """Devices of one replica; the most of its layouts."""
         return max(layout.devices for layout in self.layouts.values())

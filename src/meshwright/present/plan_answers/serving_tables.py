@@ -17,12 +17,13 @@ LIMITS = {
     "ttft": "the limit on the time to the first token",
     "tpot": "the limit on the time per token",
     "capacity": "its capacity: requests come faster than they are served",
-    "handover": "the way of caches from pool to pool",
+    "handover": "the way of caches from pool to pool, or of caches and weights between layouts",
 }
 PARTS = {
     "prefill": "prefill of the own prompt",
     "engine": "engine, outside iterations",
-    "handover": "cache on its way",
+    "handover": "cache on its way, or change of the layout",
+    "buffered": "waiting for a place to decode",
     "waiting": "waiting for others",
     "decode": "decoding",
 }

@@ -29,7 +29,7 @@ class ServingRuleInput:
     def layouts(self) -> Iterator[PlacedLayout]:
         """Yield every layout as the file writes it."""
         for name, pool in self.plan.pools.items():
-            if len(set(pool.layouts.values())) == 1:
+            if not pool.has_phase_layouts:
                 yield PlacedLayout(f"pools.{name}.layout", name, next(iter(pool.layouts.values())))
                 continue
             for phase, layout in pool.layouts.items():
