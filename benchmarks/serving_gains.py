@@ -1,9 +1,9 @@
-"""Set the predicted gains of six serving systems beside the published ones.
+"""Set the predicted gains of seven serving systems beside the published ones.
 
     python benchmarks/serving_gains.py            prints the tables
     python benchmarks/serving_gains.py --write    also writes benchmarks/serving-gains.md
 
-``serving_gain_cases.py`` and ``best_plan_gain.py`` compute the predictions, in seconds.
+``serving_gain_cases.py``, ``best_plan_gain.py`` and ``phase_layout_gain.py`` compute the predictions, in seconds.
 """
 
 import sys
@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import fill
 
 from best_plan_gain import PUBLISHED, best_plan_gain
+from phase_layout_gain import CLUSTERS, DATA_SETS, MODELS, phase_layout_gain
 from serving_gain_cases import (
     ENERGON_BATCHES,
     ENERGON_LAYERS,
@@ -152,8 +153,35 @@ def apex_tables() -> list[str]:
     return [table(head, rows)]
 
 
+def seesaw_gains() -> list[float]:
+    """Return the gain of a layout for each phase in every setting."""
+    return [
+        phase_layout_gain(model, cluster, data).gain
+        for cluster in CLUSTERS
+        for model in MODELS
+        for data in DATA_SETS
+    ]
+
+
+def seesaw_tables() -> list[str]:
+    """Return the gains of Seesaw by devices, model and lengths."""
+    rows = []
+    for cluster in CLUSTERS:
+        for model in MODELS:
+            for data in DATA_SETS:
+                found = phase_layout_gain(model, cluster, data)
+                sides = [
+                    text
+                    for side in (found.single, found.phased)
+                    for text in (side.name, f"{side.requests_per_s:.2f}")
+                ]
+                rows.append([f"{model}, {cluster}, {data}", *sides, times(found.gain)])
+    head = ["setting", "one layout", "requests/s", "prefill → decode", "requests/s", "gain"]
+    return [table(head, rows)]
+
+
 def summary() -> str:
-    """Return the table of all six."""
+    """Return the table of all systems."""
     apex = max(PUBLISHED, key=lambda case: case.unconstrained)
     best = best_plan_gain(apex.model, apex.cluster, apex.trace)
     latency = [nvrar_batch(ranks, batch).latency for ranks in NVRAR_RANKS for batch in NVRAR_BATCHES]
@@ -165,6 +193,8 @@ def summary() -> str:
         energon_reduction(tp, b, p) for tp in ENERGON_LAYERS for b in ENERGON_BATCHES for p in ENERGON_PADDED
     ]
     lost = f"−{100 * min(cuts):.0f} to −{100 * max(cuts):.0f}%"
+    seesaw = seesaw_gains()
+    mean = times(geometric_mean(seesaw))
     rows = [
         ["[APEX](#apex)", "3.37×", f"{times(best.busy)}; latency {times(best.latency)}", "1.17×"],
         ["[EnergonAI](#energonai)", "−37% latency", lost, ""],
@@ -172,6 +202,7 @@ def summary() -> str:
         ["[TokenWeave](#tokenweave)", "up to 1.28×", f"up to {times(woven)}", ""],
         ["[T3](#t3)", "1.30× (sublayers)", f"{times(usual)}; without contention {times(free)}", ""],
         ["[NanoFlow](#nanoflow)", "1.91×", ends(nano), "1.07 to 1.17×"],
+        ["[Seesaw](#seesaw)", "up to 1.78×, mean 1.36×", f"up to {times(max(seesaw))}, mean {mean}", ""],
     ]
     return table(["system", "published", "predicted", "published for what is predicted"], rows)
 
@@ -183,6 +214,7 @@ TABLES = {
     "NVRAR": nvrar_tables,
     "EnergonAI": energon_tables,
     "APEX": apex_tables,
+    "Seesaw": seesaw_tables,
 }
 
 

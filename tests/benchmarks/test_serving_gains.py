@@ -35,3 +35,12 @@ def test_replicas_shorten_busy_seconds_but_no_request(gains):
     assert found.latency == pytest.approx(1)
     assert found.busy_plan.startswith("replicas")
     assert 1 < found.busy < 4
+
+
+def test_turns_of_phases_gain_more_over_slower_links(gains):
+    slow, fast = (
+        gains.phase_layout_gain("llama-2-70b", cluster, "arxiv-summarization")
+        for cluster in ("8 A10", "8 A100 40 GB SXM")
+    )
+    assert slow.gain > fast.gain
+    assert slow.phased.name == "1× pp 8 → tp 8"

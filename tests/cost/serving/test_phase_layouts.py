@@ -147,3 +147,29 @@ def test_a_buffer_smaller_than_the_load_lets_clients_wait_for_their_first_token(
     assert small.ttft_s > large.ttft_s
     assert small.tpot_s < large.tpot_s
     assert small.requests_per_s < large.requests_per_s
+
+
+def test_means_are_those_of_every_sequence_of_a_cycle():
+    """Three full waves, each request by itself: prefilled in order, decoded by wave, and back in the next cycle."""
+    count, places, copies = 300, 100, HostCopies(out_s=0.01, in_s=1e-4, change_s=1.5, back_s=2.0)
+    cycle = cycle_of(copies, concurrency=float(count), room=float(places))
+    full, own = float(cycle.prompt_full_s), float(cycle.prompt_own_s)
+    prefilled = own + full * np.arange(count)
+    begins = prefilled[-1] + copies.change_s + places * copies.in_s
+    wave = STEPS * float(cycle.decode.decode_s(float(places)))
+    done = begins + wave * (np.arange(count) // places + 1)
+    whole = done[-1] + copies.back_s
+    steady = cycle_state(cycle).steady
+    assert STEPS * steady.tpot_s == pytest.approx((done - prefilled).mean())
+    assert steady.ttft_s == pytest.approx((whole - done + prefilled).mean())
+    assert steady.requests_per_s == pytest.approx(count / whole)
+
+
+def test_arrivals_wait_for_the_next_cycle_and_for_those_before_them():
+    """Evenly spaced arrivals of one cycle, each prefilled in the next one in the order in which they came."""
+    cycle = cycle_of(buffer=1000.0, rate_per_s=0.8 * float(cycle_of(buffer=1000.0).most_per_s))
+    state = cycle_state(cycle)
+    count, whole = float(state.turn.sequences), float(state.turn.cycle_s)
+    places = (np.arange(100_000) + 0.5) / 100_000
+    waits = whole * (1 - places) + float(cycle.prompt_full_s) * (count - 1) * places
+    assert state.steady.ttft_s == pytest.approx(float((waits + float(cycle.prompt_own_s)).mean()))
