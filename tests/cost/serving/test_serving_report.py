@@ -86,6 +86,13 @@ def test_above_capacity_there_is_no_time_to_the_first_token():
     assert 0 < data["serving"]["requests_per_s"] < 5000
 
 
+def test_requests_of_one_token_that_come_too_fast_are_limited_by_capacity():
+    one = ("output_tokens: 200", "output_tokens: 1")
+    found = means(ONE_POOL, one, ("rate_per_s: 2.5", "rate_per_s: 5000.0"))
+    assert found["limited_by"] == "capacity"
+    assert means(ONE_POOL, one)["limited_by"] != "capacity"
+
+
 def test_requests_of_one_token_have_no_time_per_further_token():
     found = reported(ONE_POOL, ("output_tokens: 200", "output_tokens: 1")).to_json()["serving"]
     assert found["tpot_s"] is None

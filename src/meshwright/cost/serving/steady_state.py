@@ -65,12 +65,13 @@ def steady_state(phases: PhaseTimes, waiting: Waiting) -> SteadyState:
         full_up = batch >= largest * (1 - 1e-9)
         left = clients / requests - steps * at.tpot_s
         first = np.where(queue.closed & full_up, left, queue.first_token_s(at))
-    overloaded = ~queue.closed & (rate > requests * (1 + 1e-6))
     generates = steps > 0
+    requests = np.where(generates, requests, alone[1])
+    overloaded = ~queue.closed & (rate > requests * (1 + 1e-6))
     return SteadyState(
         ttft_s=np.where(generates, np.where(overloaded, np.nan, first), alone[0]),
         tpot_s=np.where(generates, at.tpot_s, np.nan),
-        requests_per_s=np.where(generates, requests, alone[1]),
+        requests_per_s=requests,
         batch=np.where(generates, batch, 0.0),
         limited_by=limit_name(limits, full_up & generates, overloaded & ~np.isinf(rate)),
     )
