@@ -45,7 +45,7 @@ class BegunExchange:
 class MessageExchange:
     """The exchanges of a message. ``anchor`` is flat, stretches one behind the other; None of a moment.
 
-    ``moments`` are those of the outer optimizer, ``number`` counts its steps. ``padding`` are places that no tensor has,
+    ``moments`` are those of the outer optimizer, ``number`` counts its steps. ``padding`` are places of no tensor,
     which stay zero whatever a codec makes of them.
     """
 
