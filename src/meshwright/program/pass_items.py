@@ -39,6 +39,8 @@ class Collective:
     (``program/expert_dispatch/dispatch_forms.py``). ``routed``: the bytes are those of balanced routing; one group
     moves more and another less, all together as many, or with ``once`` as many as tokens reach ranks and nodes.
 
+    ``entry`` is the number of the entry of ``synchronise`` that encodes it; its bytes are encoded ones.
+
     ``alternatives`` bring the same results in other ways; the quickest runs.
     """
 
@@ -50,6 +52,7 @@ class Collective:
     once: DeduplicatedBytes | None = None
     routed: bool = False
     part: int = 0
+    entry: int | None = None
     alternatives: tuple["Collective", ...] = ()
 
 

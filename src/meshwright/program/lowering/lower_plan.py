@@ -57,6 +57,8 @@ from meshwright.program.pipeline_vocabulary import (
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import ProgramParts
 from meshwright.program.reshard import Reshard
+from meshwright.program.synchronisation.encoded_program import with_encoded_collectives
+from meshwright.program.synchronisation.exact_entries import with_entries
 from meshwright.schedules.action import ActionLists, Kind
 from meshwright.schedules.activation_offload import OffloadedStages, OffloadRule, with_offloads
 from meshwright.schedules.choice import ScheduleChoice, validates_afterwards
@@ -99,7 +101,7 @@ def lower(
         schedule, OffloadedStages(frozenset(s.index for s in sections if offloaded[s.index]), out.ahead)
     )
     messages = insert_messages(copied, plan.pipeline.placement, step.ways)
-    return Program(
+    program = Program(
         blocks=model.blocks,
         hidden=model.architecture.hidden,
         table_shape=(model.architecture.vocab, model.architecture.hidden),
@@ -130,6 +132,7 @@ def lower(
         host_states=host,
         state_copies={} if host is None else _state_copies(host, step, model),
     )
+    return with_encoded_collectives(program) if any(step.encoded) else program
 
 
 def _step_plan(
@@ -354,7 +357,7 @@ def _unit_exchanges(step: StepPlan) -> ExchangesOfParts:
         def live(collectives: tuple[Collective, ...], index: int = index) -> tuple[Collective, ...]:
             return step.live(on_part(collectives, index))
 
-        exchanges = unit_exchanges(own, part.sharding, part.mode, part.shape, step.stack, live)
+        exchanges = unit_exchanges(own, part.sharding, part.mode, part.shape, step.stack, live, step.encoded)
         found |= dict.fromkeys(own, exchanges)
     return ExchangesOfParts(found)
 
@@ -366,7 +369,7 @@ def _stage_gathers(step: StepPlan, stage: Stage) -> tuple[Collective, ...]:
         gathers = stage_gathers(
             step.elements_of(blocks), step.parts[index].mode, step.stack, f"stage {stage.index}"
         )
-        found += step.live(on_part(gathers, index))
+        found += step.live(on_part(with_entries(gathers, step.encoded.gathers), index))
     return found
 
 

@@ -12,6 +12,7 @@ REDUCE are inside the schedule (``program/model_states/per_unit_gather_and_reduc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Protocol
 
@@ -28,12 +29,18 @@ from meshwright.program.model_states.bidirectional_gradient_reduction import (
     mirrored_reduction,
     reduced_units,
 )
-from meshwright.program.model_states.data_parallel_collectives import add, step_gathers, unit_reduction
+from meshwright.program.model_states.data_parallel_collectives import (
+    EncodedAxes,
+    add,
+    step_gathers,
+    unit_reduction,
+)
 from meshwright.program.model_states.per_unit_gather_and_reduce import UnitRule, exchange_units
 from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import TABLE_PIECES, Stage
 from meshwright.program.program_parts import ProgramParts
+from meshwright.program.synchronisation.exact_entries import entries_by_axis, with_entries
 from meshwright.program.synchronisation.islands import ISLAND, island_size, on_both_meshes
 from meshwright.schedules.action import MAKE_GRADIENTS, SYNCHRONISATIONS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
@@ -47,7 +54,7 @@ LOSS_BYTES = 16
 """The sums of the two losses of a step without backward passes, in fp64."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepPlan:
     """The inputs of the actions around the schedule. ``elements`` is per block, ``ways`` of the stages.
 
@@ -78,6 +85,12 @@ class StepPlan:
     def sections(self) -> tuple[Stage, ...]:
         """Shares and stages, in the order in which a step needs them."""
         return self.shares + self.stages
+
+    @cached_property
+    def encoded(self) -> EncodedAxes:
+        """The entries of ``synchronise`` for exchanges inside a step."""
+        states = ("parameter", "gradient")
+        return EncodedAxes(*(entries_by_axis(self.synchronise, self.loose, state) for state in states))
 
     @property
     def overlapped(self) -> frozenset[Kind]:
@@ -185,9 +198,11 @@ def _section_collectives(
     part, elements, what = step.parts[index], step.elements_of(blocks), f"stage {section.index}"
     found: dict[Kind, tuple[Collective, ...]] = {}
     if gathers_stages(part):
-        found["GATHER"] = step_gathers(elements, part.sharding, step.stack, what)
+        gathers = step_gathers(elements, part.sharding, step.stack, what)
+        found["GATHER"] = with_entries(gathers, step.encoded.gathers)
     if reduces_stages(part):
-        found["REDUCE"] = unit_reduction(elements, part.sharding, part.mode, part.shape, step.stack, what)
+        reduction = unit_reduction(elements, part.sharding, part.mode, part.shape, step.stack, what)
+        found["REDUCE"] = with_entries(reduction, step.encoded.reductions)
     found["STEP"] = change_gather(elements, step.group_size(CHANGE_AXES, index), what)
     units = reduced_units([step.elements[block] for block in blocks], part.mode.gather)
     found["REDUCE_MIRRORED"] = mirrored_reduction(units, part.shape, step.stack, what)

@@ -19,6 +19,7 @@ itself are all-reduced over cp, and never cut.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,18 @@ from meshwright.program.model_states.state_elements import (
 )
 from meshwright.program.model_states.uneven_shards import largest_shard
 from meshwright.program.pass_items import Collective, CollectiveKind, PassKind
+from meshwright.program.synchronisation.exact_entries import with_entries
 from meshwright.stack.stack import Stack
 
+
+class EncodedAxes(NamedTuple):
+    """Numbers of entries of ``synchronise`` by axis: of gathers of parameters, and of reductions of gradients."""
+
+    gathers: Mapping[str, int]
+    reductions: Mapping[str, int]
+
+
+NOTHING_ENCODED = EncodedAxes({}, {})
 GATHERED_BYTES = 2
 """Bytes per element of a parameter that is whole on a rank; on the wire it may have fewer."""
 OWN_AXES = ("cp",)
@@ -106,16 +117,25 @@ def unit_exchanges(
     shape: LocalShape,
     stack: Stack,
     live: Callable[[tuple[Collective, ...]], tuple[Collective, ...]] = tuple,
+    encoded: EncodedAxes = NOTHING_ENCODED,
 ) -> UnitExchanges:
-    """Return each block's state exchanges in the passes of a micro-batch; ``live`` may leave collectives out."""
+    """Return each block's state exchanges in the passes of a micro-batch; ``live`` may leave collectives out.
+
+    ``encoded`` has the entries of ``synchronise`` for some axes.
+    """
     named = {index: (f"block {index}", held) for index, held in elements.items()}
     reduced = named if mode.reduce == "per-micro-batch" else {}
     ahead = passes_ahead(mode, stack)
     gathered = named if ahead else {}
     return UnitExchanges(
-        gathers={index: live(gathers(held, stack, what)) for index, (what, held) in gathered.items()},
+        gathers={
+            index: live(with_entries(gathers(held, stack, what), encoded.gathers))
+            for index, (what, held) in gathered.items()
+        },
         reductions={
-            index: live(unit_reduction(held, sharding, mode, shape, stack, what))
+            index: live(
+                with_entries(unit_reduction(held, sharding, mode, shape, stack, what), encoded.reductions)
+            )
             for index, (what, held) in reduced.items()
         },
         ahead=ahead,

@@ -101,16 +101,26 @@ class RankExchanges:
 
     def _held(self, unit: UnitPlan, rule: Fragments, fragment: int) -> Iterator[HeldStretch]:
         """Yield the stretches of a unit that belong to a fragment."""
-        layout, tensors = unit.layout, {tensor.name: tensor for tensor in unit.layout.tensors}
-        layers = model_layers(self.program)
+        layout, layers = unit.layout, model_layers(self.program)
         own = self.units.place_in(layout.mesh.shard, unit.part) if layout.parts > 1 else 0
-        for name, of, here in layout.spans(own):
-            if fragment_of_tensor(name, rule, layers) == fragment:
-                matrices = _matrices(tensors[name], of)
-                cut = ",".join(map(str, tensors[name].cuts))
-                place = f"{name}/{cut}/{of.start}"
-                stretch = Stretch(place, of.stop - of.start, matrices, layer_of(name))
-                yield HeldStretch(unit.name, name, here, of.start, stretch)
+        for held in held_stretches(unit, own):
+            if fragment_of_tensor(held.tensor, rule, layers) == fragment:
+                yield held
+
+
+def held_stretches(unit: UnitPlan, part: int) -> Iterator[HeldStretch]:
+    """Yield the stretches of a unit in the shard of one of the ranks that share it."""
+    tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
+    for name, of, here in unit.layout.spans(part):
+        cut = ",".join(map(str, tensors[name].cuts))
+        place = f"{name}/{cut}/{of.start}"
+        stretch = Stretch(place, of.stop - of.start, _matrices(tensors[name], of), layer_of(name))
+        yield HeldStretch(unit.name, name, here, of.start, stretch)
+
+
+def unit_stretches(unit: UnitPlan, part: int) -> tuple[Stretch, ...]:
+    """Return the stretches of a unit in the shard of one of the ranks that share it."""
+    return tuple(held.stretch for held in held_stretches(unit, part))
 
 
 def fragment_of_tensor(name: str, rule: Fragments, layers: int) -> int:

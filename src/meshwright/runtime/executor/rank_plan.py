@@ -29,6 +29,7 @@ from meshwright.program.rank_units.unit_layout import (
     UnitLayout,
 )
 from meshwright.program.reshard import Reshard, Way
+from meshwright.program.synchronisation.encoded_program import encodes_inside_steps
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.host_link import HostLink
 from meshwright.runtime.comm.reshard_exchange import RankExchange, rank_exchange
@@ -43,6 +44,7 @@ from meshwright.runtime.state.on_host.gradient_offload import GradientLots
 from meshwright.runtime.state.on_host.offloaded_unit import Hosting, OffloadedUnit
 from meshwright.runtime.state.on_host.shard_split import ShareCut
 from meshwright.runtime.state.sharded_unit import Unit
+from meshwright.runtime.synchronisation.unit_codecs import UnitCodecs
 
 AnyUnit = Unit | FrozenUnit
 
@@ -328,6 +330,7 @@ def _unit(
         gradient_width=program.stack.gradient_communication_bytes,
         parameter_width=program.stack.parameter_wire_bytes,
         stays_whole=hosting is None and part.sharding != "zero3",
+        codecs=UnitCodecs(program, plan, of_part, precision) if encodes_inside_steps(program) else None,
     )
 
 

@@ -31,6 +31,7 @@ from meshwright.runtime.precision import Precision
 from meshwright.runtime.state.gradient_buffers import GradientBuffer
 from meshwright.runtime.state.table_exchange import add_other_gradient
 from meshwright.runtime.state.uneven_exchanges import gather_shards, reduce_to_shards
+from meshwright.runtime.synchronisation.unit_codecs import UnitCodecs
 
 TP = ("tp",)
 Steps = Generator[Work, None, None]
@@ -53,6 +54,7 @@ class Unit:
     gradient_width: int
     parameter_width: int
     stays_whole: bool = False
+    codecs: UnitCodecs | None = None
     gradients: GradientBuffer = field(init=False)
     whole: torch.Tensor | None = None
 
@@ -92,6 +94,9 @@ class Unit:
         if not items:
             self.whole = own[: self.layout.size].to(self.precision.compute)
             return
+        if items[0].entry is not None:
+            yield from self._gather_encoded(items[0])
+            return
         if self._rows is None:
             size = self.layout.size if self.layout.weights else self.layout.parts * len(own)
             self._rows = torch.empty(size, dtype=own.dtype, device=self.device)
@@ -103,6 +108,25 @@ class Unit:
             self._rows = None
         elif self.stays_whole and own.dtype == self.owned.dtype:
             self.owned = self._rows[self.layout.row(self.part)]
+
+    def _gather_encoded(self, item: Collective) -> Steps:
+        """Gather parameters as a codec has them; ``owned`` stays exact."""
+        assert self.codecs is not None
+        stretches = yield from self.codecs.gather(item, self.owned)
+        flat = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
+        self._put_stretches(flat, stretches)
+        self.whole = flat.to(self.precision.compute)
+
+    def _places_of_shards(self) -> Iterator[slice]:
+        """Yield the places of all stretches of all shards in the flat buffer."""
+        for part in range(self.layout.parts):
+            for name, of, _ in self.layout.spans(part):
+                start = self._places[name].start
+                yield slice(start + of.start, start + of.stop)
+
+    def _put_stretches(self, flat: torch.Tensor, stretches: Sequence[torch.Tensor]) -> None:
+        for place, values in zip(self._places_of_shards(), stretches, strict=True):
+            flat[place] = values
 
     def _shard_to_gather(self) -> torch.Tensor:
         return self.owned
@@ -134,6 +158,7 @@ class Unit:
 
     def reduce(self, items: Sequence[Collective]) -> Steps:
         """Reduce the gradients over tp, shards and replicas, as the Program lists it; keep this rank's shard."""
+        items = items if self.codecs is None else self.codecs.own_legs(items)
         gradient, left = self.gradients.take(items), list(items)
         if left and left[0].axes == TP:
             start, stop = self.layout.summed_range(self.sequence_parallel)
@@ -143,18 +168,36 @@ class Unit:
             shard = torch.zeros(self.layout.held(self.part), dtype=gradient.dtype, device=self.device)
             item = left.pop(0)
             assert item.axes == self.layout.mesh.shard, item
-            if self.layout.weights:
+            if item.entry is not None:
+                yield from self._scatter_encoded(item, gradient, shard)
+            elif self.layout.weights:
                 yield from reduce_to_shards(
                     self.communicator, item, self.layout, gradient, self.gradient_width
                 )
                 shard_of_flat(self.layout, self.part, gradient, shard)
             else:
                 yield from self.sum_over_ranks(item, shards_of_flat(self.layout, gradient), shard)
-        if left:
-            (item,) = left
-            assert set(self.layout.mesh.replica) & set(item.axes), item
-            yield from self.sum_over_ranks(item, shard)
+        while left:
+            item = left.pop(0)
+            if item.entry is None:
+                yield from self.sum_over_ranks(item, shard)
+                continue
+            legs = [item]
+            while left and (left[0].entry, left[0].axes) == (item.entry, item.axes):
+                legs.append(left.pop(0))
+            yield from self._sum_encoded(legs, shard)
         self._keep(shard)
+
+    def _scatter_encoded(self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor) -> Steps:
+        assert self.codecs is not None
+        stretches = [gradient[place] for place in self._places_of_shards()]
+        sums = yield from self.codecs.scatter(item, stretches)
+        _fill(shard, sums)
+
+    def _sum_encoded(self, legs: Sequence[Collective], shard: torch.Tensor) -> Steps:
+        assert self.codecs is not None
+        sums = yield from self.codecs.sum(legs, shard)
+        _fill(shard, sums)
 
     def _keep(self, shard: torch.Tensor) -> None:
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
@@ -184,6 +227,14 @@ class Unit:
     def spans(self) -> Iterator[tuple[str, slice, slice]]:
         """Yield the parts of parameters in this shard: (name, slice of the flat parameter, slice of the shard)."""
         return self.layout.spans(self.part)
+
+
+def _fill(shard: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+    """Copy parts into a shard, one behind the other; padding stays."""
+    at = 0
+    for part in parts:
+        shard[at : at + len(part)] = part
+        at += len(part)
 
 
 def shared_elements(layout: UnitLayout, part: int) -> int:

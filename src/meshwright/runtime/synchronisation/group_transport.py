@@ -53,6 +53,29 @@ class GroupTransport:
         return wait
 
 
+@dataclass
+class LegWork:
+    """A leg that has started, as an operation in progress."""
+
+    finish: Callable[[], torch.Tensor]
+    received: torch.Tensor | None = None
+
+    def wait(self) -> None:
+        """Return when the leg has ended."""
+        if self.received is None:
+            self.received = self.finish()
+
+    def is_completed(self) -> bool:
+        """Return whether the leg has ended."""
+        return self.received is not None
+
+    def result(self) -> torch.Tensor:
+        """Wait for the leg and return its result."""
+        self.wait()
+        assert self.received is not None
+        return self.received
+
+
 class AloneTransport:
     """The way of a rank whose group has no other member."""
 

@@ -68,6 +68,9 @@ class Synchroniser:
         ``rates`` are the learning rates of the run, which rules of periods need.
         """
         self.seed = seed
+        for unit in self.plan.trained_units:
+            if unit.codecs is not None:
+                unit.codecs.prepare(seed, lambda: self.optimizer.step)
         for entry in self.entries:
             self.periods[entry] = Periods(self.plan.program.synchronise[entry], rates)
             for fragment in range(self.periods[entry].count):

@@ -26,6 +26,7 @@ from meshwright.program.program import (
     table_transfers_of,
 )
 from meshwright.program.reshard import Reshard, Way, transfer_bytes, way_transfers
+from meshwright.program.synchronisation.encoded_program import encoded_for_rank
 from meshwright.program.synchronisation.islands import EXPERT_AXES
 from meshwright.program.synchronisation.rank_exchanges import RankExchanges
 from meshwright.runtime.comm.communicator import Traffic
@@ -160,7 +161,7 @@ def _exchanges(program: Program, action: Action, rank: int) -> Iterator[Exchange
         for one in of_rank(table_transfers_of(program), rank)[0]:
             yield "p2p", MESSAGES, float(size * (one.elements[1] - one.elements[0]))
         return
-    own = in_pass(program, action, rank) if action.kind in PASS_KINDS else _of_step(program, action)
+    own = in_pass(program, action, rank) if action.kind in PASS_KINDS else _of_step(program, action, rank)
     yield from map(_exchange, own)
 
 
@@ -181,7 +182,7 @@ def in_pass(program: Program, action: Action, rank: int) -> Iterator[Collective]
     assert action.stage is not None
     for segment in program.bodies[action.stage, action.kind]:
         for _ in range(segment.count):
-            yield from segment.overlapped
+            yield from encoded_for_rank(program, rank, action.stage, segment.overlapped)
             if segment.block is not None:
                 yield from _of_block(program, segment.block, segment.kind, rank)
 
@@ -192,8 +193,9 @@ def _of_block(program: Program, block: int, kind: PassKind, rank: int) -> Iterat
             yield from legs_of(exchange, program.parts.of(block).expert_grid)
 
 
-def _of_step(program: Program, action: Action) -> Iterable[Collective]:
-    return program.collectives.get((action.stage, action.kind), ())
+def _of_step(program: Program, action: Action, rank: int) -> Iterable[Collective]:
+    items = program.collectives.get((action.stage, action.kind), ())
+    return items if action.stage is None else encoded_for_rank(program, rank, action.stage, items)
 
 
 def _surplus(

@@ -1,6 +1,6 @@
 """Compute the same steps in one process in plain PyTorch: autograd, ``clip_grad_norm_``, the plan's optimizer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,6 +9,7 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 
 from meshwright.model.named_tensors import named_parameters
 from meshwright.program.program import Program
+from meshwright.program.synchronisation.encoded_program import encodes_inside_steps
 from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.batch_sharding import sequence_indices
 from meshwright.runtime.batch.label_counts import labels_by_replica
@@ -17,6 +18,7 @@ from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
 from meshwright.runtime.verify.reference_islands import VirtualIslands
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
+from meshwright.runtime.verify.reference_reductions import VirtualReductions
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step
 from meshwright.runtime.verify.routed_traffic import NOWHERE, Experts
 from meshwright.runtime.verify.verify_case import Batch, VerifyCase
@@ -78,7 +80,7 @@ def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
 class _Replica:
     """A model in one process, with its optimizer; it takes steps on its part of each batch."""
 
-    def __init__(self, trial: VerifyCase, rows: list[int] | None = None) -> None:
+    def __init__(self, trial: VerifyCase, rows: list[int] | None = None, ranks: Sequence[int] = ()) -> None:
         self.trial, self.rows = trial, rows
         self.tensors = stored_tensors(trial, trial.tensors())
         self.trained = _trained(trial, self.tensors)
@@ -90,14 +92,20 @@ class _Replica:
         self.bounded = trial.bounded
         if rows is not None and self.bounded is not None:
             self.bounded = replace(self.bounded, scopes=self.bounded.scopes[rows])
+        program = trial.program
+        self.ranks = ranks or tuple(range(program.parts.ranks))
+        self.reductions = VirtualReductions(program, self.ranks) if encodes_inside_steps(program) else None
 
     def step(self, whole: Batch) -> None:
         """Take a step."""
         trial, tensors = self.trial, self.tensors
         batch = whole if self.rows is None else whole.of(self.rows)
         _forget(self.trained)
-        loss = _loss(trial, tensors, batch, self.bounded)
-        loss.backward()
+        if self.reductions is None:
+            loss = _loss(trial, tensors, batch, self.bounded)
+            loss.backward()
+        else:
+            loss = self._encoded_gradients(self.reductions, whole, batch.counted)
         self.gradients.append({name: _gradient(tensor).clone() for name, tensor in self.trained.items()})
         limit = trial.options.clip or torch.inf
         self.norms.append(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), limit).item())
@@ -108,6 +116,33 @@ class _Replica:
         self.optimizer.step()
         tensors |= corrections
         tensors |= changed_base(trial.model, tensors, products)
+
+    def _encoded_gradients(self, reductions: VirtualReductions, whole: Batch, counted: int) -> torch.Tensor:
+        """Set the gradients as virtual ranks reduce them, and return the loss."""
+        trial, program = self.trial, self.trial.program
+        part = program.parts[0]
+        each = any(of.mode.reduce == "per-micro-batch" for of in program.parts)
+        rows = {
+            reductions.replica_of(rank): list(sequence_indices(program, part, rank)) for rank in self.ranks
+        }
+        seen = reductions.seen(self.tensors, self.optimizer.steps)
+        losses, units = [], program.micro_batches if each else 1
+        for unit in range(units):
+            found = {}
+            for replica, of_replica in rows.items():
+                own = of_replica[unit] if each else [row for of in of_replica for row in of]
+                tensors = {name: tensor.detach().clone() for name, tensor in seen.items()}
+                trained = _trained(trial, tensors)
+                bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[own])
+                share = 1 / (len(rows) * units)
+                loss = _loss_of(trial, tensors, whole.of(own), counted, bounded, share)
+                loss.backward()
+                losses.append(loss.detach())
+                found[replica] = {name: _gradient(tensor) for name, tensor in trained.items()}
+            for name, gradient in reductions.reduce(found).items():
+                own_grad = self.trained[name].grad
+                self.trained[name].grad = gradient if own_grad is None else own_grad + gradient
+        return torch.stack(losses).sum()
 
     def value(self, state: str, name: str) -> torch.Tensor:
         """Return a parameter or a moment, which may be changed."""
@@ -139,7 +174,10 @@ def _gradient_steps(trial: VerifyCase) -> Steps:
 def island_steps(trial: VerifyCase) -> list[Steps]:
     """Return the expected results of each island, between which the plan's exchanges are made."""
     program = trial.program
-    replicas = [_Replica(trial, rows) for rows in _rows_by_island(program)]
+    of_islands = islands(program.parts[0].grid, program.loose)
+    replicas = [
+        _Replica(trial, rows, ranks) for rows, ranks in zip(_rows_by_island(program), of_islands, strict=True)
+    ]
     between = VirtualIslands(program, lambda island, state, name: replicas[island].value(state, name))
     for number, batch in enumerate(trial.batches(), 1):
         for replica in replicas:

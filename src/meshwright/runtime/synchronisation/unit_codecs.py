@@ -1,0 +1,137 @@
+"""The encoded exchanges of one unit inside a step: reductions of its gradients, and gathers of its parameters.
+
+Random choices of a reduction follow from the number of the reduction, those of a gather from the optimizer's finished
+steps: however often parameters are gathered for a step, they are the same.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from meshwright.program.pass_items import Collective
+from meshwright.program.program import Program
+from meshwright.program.rank_units.rank_units import UnitPlan
+from meshwright.program.synchronisation.exact_entries import entries_by_axis
+from meshwright.program.synchronisation.unit_legs import unit_legs, unit_shard, unit_shards, whole_items
+from meshwright.runtime.comm.communicator import Communicator
+from meshwright.runtime.precision import Precision
+from meshwright.runtime.synchronisation.draw_key import DrawKey
+from meshwright.runtime.synchronisation.encoded_shards import EncodedShards
+from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
+from meshwright.runtime.synchronisation.group_transport import GroupTransport, LegWork
+from meshwright.runtime.synchronisation.leg import Legs
+
+Steps = Generator[LegWork, None, list[torch.Tensor]]
+
+
+@dataclass
+class UnitCodecs:
+    """The codecs of a unit, by entry; ``finished_steps`` are the optimizer's."""
+
+    program: Program
+    unit: UnitPlan
+    communicator: Communicator
+    precision: Precision
+    seed: int = 0
+    finished_steps: Callable[[], int] = lambda: 0
+    sums: dict[int, EncodedSum] = field(default_factory=dict)
+    shards: dict[tuple[int, str], EncodedShards] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rank = self.communicator.rank
+        self.own_place = (
+            self.communicator.place_in(self.unit.layout.mesh.shard) if self.unit.layout.parts > 1 else 0
+        )
+        self.own = [stretch.elements for stretch in unit_shard(self.program, rank, self.unit)]
+        self.every = [[stretch.elements for stretch in shard] for shard in unit_shards(self.unit)]
+
+    def prepare(self, seed: int, finished_steps: Callable[[], int]) -> None:
+        """Make the codecs of all entries that apply to the unit, so that their states exist."""
+        self.seed, self.finished_steps = seed, finished_steps
+        layout, program = self.unit.layout, self.program
+        for state in ("gradient", "parameter"):
+            for axis, entry in entries_by_axis(program.synchronise, program.loose, state).items():
+                if axis in layout.mesh.shard and layout.parts > 1:
+                    self._shards(entry, state)
+                elif axis in layout.mesh.axes and state == "gradient":
+                    ranks = len(self.communicator.ranks_of((axis,)))
+                    if ranks > 1:
+                        self._sum(entry, ranks)
+
+    def own_legs(self, items: Sequence[Collective]) -> tuple[Collective, ...]:
+        """Return this rank's collectives of planned ones; their bytes are those of its own stretches."""
+        return unit_legs(self.program, self.communicator.rank, self.unit, whole_items(self.unit, items))
+
+    def sum(self, items: Sequence[Collective], shard: torch.Tensor) -> Steps:
+        """Add up a rank's shard over replicas, in place of an all-reduce. ``items``: the legs."""
+        entry = _entry_of(items)
+        ranks = self.communicator.ranks_of(items[0].axes)
+        key = self._reduction_key(entry, ranks.index(self.communicator.rank))
+        encoded, held = self._sum(entry, len(ranks)), sum(self.own)
+        pending = encoded.begin(list(shard[:held].split(self.own)), [1.0] * len(ranks), key)
+        return self._run(encoded.legs(pending), items)
+
+    def scatter(self, item: Collective, gradient: Sequence[torch.Tensor]) -> Steps:
+        """Add up every shard on its owner, in place of a reduce-scatter. ``gradient``: all stretches of all shards."""
+        entry = _entry_of([item])
+        shards = self._shards(entry, "gradient")
+        key = self._reduction_key(entry, self.own_place)
+        return self._run(shards.reduce(item, gradient, key), [item])
+
+    def gather(self, item: Collective, owned: torch.Tensor) -> Steps:
+        """Return all stretches of all shards."""
+        entry = _entry_of([item])
+        key = DrawKey(seed=self.seed, step=self.finished_steps(), entry=entry, rank=self.own_place)
+        values = owned[: sum(self.own)].split(self.own)
+        return self._run(self._shards(entry, "parameter").gather(item, values, key), [item])
+
+    def states(self) -> dict[str, torch.Tensor]:
+        """Return the live tensors that a checkpoint saves, by name."""
+        found = {
+            f"{entry}.{name}": one for entry, of in self.sums.items() for name, one in of.states().items()
+        }
+        return found | {
+            f"{entry}.{state}.{name}": one
+            for (entry, state), of in self.shards.items()
+            for name, one in of.states().items()
+        }
+
+    def _sum(self, entry: int, ranks: int) -> EncodedSum:
+        if entry not in self.sums:
+            stretches = unit_shard(self.program, self.communicator.rank, self.unit)
+            made = (stretches, ranks, self.precision.master, self.communicator.device, self.seed)
+            self.sums[entry] = EncodedSum(self.program.synchronise[entry].compress, *made)
+        return self.sums[entry]
+
+    def _shards(self, entry: int, state: str) -> EncodedShards:
+        if (entry, state) not in self.shards:
+            said = self.program.synchronise[entry].compress
+            assert said is not None
+            device = self.communicator.device
+            made = (unit_shards(self.unit), self.own_place, self.precision.master, device, self.seed)
+            self.shards[entry, state] = EncodedShards(said, *made)
+        return self.shards[entry, state]
+
+    def _reduction_key(self, entry: int, place: int) -> DrawKey:
+        number = self.counts[entry] = self.counts.get(entry, -1) + 1
+        return DrawKey(seed=self.seed, step=number, entry=entry, rank=place, exchange=number)
+
+    def _run(self, legs: Legs[list[torch.Tensor]], items: Sequence[Collective]) -> Steps:
+        """Run legs over the process group; each is yielded after it has started."""
+        transport, received = GroupTransport(self.communicator, items), None
+        while True:
+            try:
+                leg = next(legs) if received is None else legs.send(received)
+            except StopIteration as stopped:
+                return list(stopped.value)
+            work = LegWork(transport.start(leg))
+            yield work
+            received = work.result()
+
+
+def _entry_of(items: Sequence[Collective]) -> int:
+    entry = items[0].entry
+    assert entry is not None
+    return entry
