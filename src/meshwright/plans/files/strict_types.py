@@ -14,7 +14,9 @@ class Strict(BaseModel):
     """
 
     examples: ClassVar[Mapping[str, str]] = {}
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )  # a command builds the types that it reads, not those of all files
 
     def to_data(self) -> dict[str, object]:
         """Plain mappings, lists and scalars as a file holds them: every default shown, None left out."""

@@ -16,7 +16,8 @@ from meshwright.program.local_shape import Number
 
 def served_layers(model: ModelGraph) -> tuple[int, ...]:
     """Return the block index of every layer that predicts the next token."""
-    return tuple(index for index in model.layer_blocks if not model.blocks[index].predicts_further)
+    further = {index for index, block in enumerate(model.blocks) if block.predicts_further}
+    return tuple(index for index in model.layer_blocks if index not in further)
 
 
 def layers_of_stages(layers: int, stages: int) -> list[int]:
@@ -57,12 +58,14 @@ def largest_sum(
 def _stage_sums(layers: Sequence[int], degree: int, values: dict[int, NDArray[Any]]) -> list[NDArray[Any]]:
     """Return the sum of the values of each stage's layers."""
     sums: list[NDArray[Any]] = []
+    of_counts: dict[tuple[tuple[int, int], ...], NDArray[Any]] = {}
     begin = 0
     for count in layers_of_stages(len(layers), degree):
         of_stage = layers[begin : begin + count]
-        whole = np.zeros_like(next(iter(values.values())))
-        for index in dict.fromkeys(of_stage):
-            whole = whole + values[index] * of_stage.count(index)
-        sums.append(whole)
+        counts = tuple((index, of_stage.count(index)) for index in dict.fromkeys(of_stage))
+        if counts not in of_counts:
+            whole = np.zeros_like(next(iter(values.values())))
+            of_counts[counts] = sum((values[index] * times for index, times in counts), start=whole)
+        sums.append(of_counts[counts])
         begin += count
     return sums
