@@ -61,3 +61,10 @@ def test_copies_of_experts_fill_ranks_of_attention_that_do_not_divide_them(input
     wide = inputs(model="deepseek-v3", gpus=96, tp="", disagg=f"{sides}|{sides}", gpu="GB200")
     assert not [*run_problems(wide)]
     assert [*run_problems(inputs(tp=3, gpus=3))]
+
+
+def test_requests_beyond_learned_positions_are_refused_and_beyond_rotary_ones_are_not(inputs):
+    (problem,) = run_problems(inputs(model="gpt3-175b", isl="2000", osl="100", tp="8", gpus="8"))
+    assert (problem.field, problem.value) == ("isl", 2100)
+    assert "input_tokens + output_tokens = 2000 + 100 > max_positions 2048" in problem.rule
+    assert not list(run_problems(inputs(isl="200000", osl="100")))

@@ -21,6 +21,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.load import load_model
 from meshwright.plans.serving.number_formats import NumberFormats
 from meshwright.plans.serving.rules.replica_degrees import layout_problems
+from meshwright.plans.serving.rules.request_limits import request_position_problems
 from meshwright.plans.serving.rules.serving_rule_input import PlacedLayout
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
@@ -85,6 +86,8 @@ def run_problems(inputs: ServingInputs) -> Iterator[Problem]:
     if arch.encoder is not None:
         rule = "serving a model with an encoder is not predicted yet"
         yield Problem("model", inputs.model, rule, "a model with a decoder alone")
+    longest = request_position_problems(arch, inputs.input_tokens, inputs.output_tokens, "isl")
+    yield from (one for one in longest if one.severity == "error")
     for workers in inputs.workers:
         placed = PlacedLayout(workers.does, workers.does, workers.layout)
         yield from (one for one in layout_problems(arch, placed) if not _holds_copies(one, workers))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import fsum
 
 from meshwright.errors import Problem
+from meshwright.model.architecture import Architecture
 from meshwright.plans.rules.batch_and_pipeline import position_problems
 from meshwright.plans.serving.rules.serving_rule_input import ServingRule, ServingRuleInput
 from meshwright.workload.serving.request_lengths import SHARE_TOLERANCE
@@ -32,12 +33,17 @@ def positions_of_requests(case: ServingRuleInput) -> Iterator[Problem]:
     """Hold prompt and written tokens together against the model's positions."""
     if case.arch is None:
         return
-    lengths, most = case.plan.workload.lengths, case.arch.max_positions
+    lengths = case.plan.workload.lengths
     prompt, written = max(((prompt, written) for prompt, written, _ in lengths.pairs), key=sum)
-    described = f"input_tokens + output_tokens = {prompt} + {written}"
-    hint = f"input_tokens: {most - written}" if written < most else f"both at most {most} together"
     field = "workload.input_tokens" if len(lengths.pairs) == 1 else "workload.lengths"
-    yield from position_problems(case.arch, prompt + written, field, described, hint)
+    yield from request_position_problems(case.arch, prompt, written, field)
+
+
+def request_position_problems(arch: Architecture, prompt: int, written: int, field: str) -> Iterator[Problem]:
+    """Yield a request longer than the model's positions: an error where each position has a learned row."""
+    most, described = arch.max_positions, f"input_tokens + output_tokens = {prompt} + {written}"
+    hint = f"input_tokens: {most - written}" if written < most else f"both at most {most} together"
+    yield from position_problems(arch, prompt + written, field, described, hint)
 
 
 def written_tokens(case: ServingRuleInput) -> Iterator[Problem]:
