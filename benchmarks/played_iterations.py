@@ -20,7 +20,7 @@ import numpy as np
 from meshwright import __version__
 from meshwright.cost.operators.pass_prices import reshard_seconds
 from meshwright.cost.serving.iteration import iteration_seconds
-from meshwright.cost.serving.kv_transfers import hand_over_seconds
+from meshwright.cost.serving.kv_transfers import cache_transfer
 from meshwright.program.serving.cache_reshard import hand_over_bytes
 from meshwright.program.serving.iteration_program import Iterations, Replica, iteration_program
 from meshwright.program.serving.kv_bytes import sequence_cache_bytes
@@ -68,8 +68,8 @@ def hand_over(seed: int) -> tuple[str, float]:
     cost, degrees, forms = sender.cost, receiver.cost.degrees, sender.cost.times.forms
     tokens = int(10 ** np.random.default_rng(seed).uniform(1, 4.5))
     moved = hand_over_bytes(cost.model, tokens, cost.formats, cost.degrees, degrees, forms.domain)
-    closed = hand_over_seconds(cost.model, cost.times, tokens, cost.formats, cost.degrees, degrees)
-    return sender.model, float(closed / reshard_seconds(moved, forms) - 1)
+    closed = cache_transfer(cost.model, cost.times, tokens, cost.formats, cost.degrees, degrees)
+    return sender.model, float(closed.seconds / reshard_seconds(moved, forms) - 1)
 
 
 def percent(value: float) -> str:

@@ -5,7 +5,7 @@ import pytest
 from replica_draws import draw
 
 from meshwright.cost.operators.pass_prices import reshard_seconds
-from meshwright.cost.serving.kv_transfers import hand_over_seconds
+from meshwright.cost.serving.kv_transfers import cache_transfer
 from meshwright.program.serving.cache_reshard import hand_over_bytes
 
 
@@ -16,7 +16,7 @@ def deviation(seed):
     tokens = int(10 ** np.random.default_rng(seed).uniform(1, 4.5))
     moved = hand_over_bytes(cost.model, tokens, cost.formats, cost.degrees, degrees, cost.times.forms.domain)
     rank_by_rank = reshard_seconds(moved, cost.times.forms)
-    closed = hand_over_seconds(cost.model, cost.times, tokens, cost.formats, cost.degrees, degrees)
+    closed = cache_transfer(cost.model, cost.times, tokens, cost.formats, cost.degrees, degrees).seconds
     return float(closed / rank_by_rank - 1)
 
 

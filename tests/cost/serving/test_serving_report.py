@@ -262,3 +262,26 @@ def test_a_host_without_room_for_the_weights_is_refused_by_name():
     with pytest.raises(UnsupportedError) as error:
         serving_report(replace(resolved, cluster=replace(resolved.cluster, pools=(small,))))
     assert [one.field for one in error.value.problems] == ["cluster.pools.0.node.host_memory_gib"]
+
+
+def test_a_slow_network_between_pools_limits_what_they_write(tmp_path):
+    pools = (
+        "pools: {fill: {does: prefill, replicas: 2, layout: {tp: 8}}, write: {does: decode, layout: {tp: 8}}}"
+    )
+    edges = "edges: [{from: fill, to: write, carry: kv}]"
+    workload = "workload: {task: serve, input_tokens: 4000, output_tokens: 1000, concurrency: 64}"
+    header = "plan: 1\nmodel: llama-3.1-70b\ncluster: h200-sxm-141gb x 24\nstack: vllm"
+    text = "\n".join((header, workload, pools, edges, ""))
+
+    def over(gbit_per_s):
+        file = tmp_path / f"{gbit_per_s}.yaml"
+        node = f"{{like: dgx-h200, nic_gbit_per_s_per_node: {gbit_per_s}}}"
+        file.write_text(f"name: slow\npools: [{{device: h200-sxm-141gb, count: 24, node: {node}}}]\n")
+        return means(text, ("h200-sxm-141gb x 24", str(file)))
+
+    assert means(text)["limited_by"] not in ("handover", "capacity")
+    half, whole = over(4), over(8)
+    assert half["limited_by"] == whole["limited_by"] == "handover"
+    assert half["requests_per_s"] / whole["requests_per_s"] == pytest.approx(0.5, rel=0.02)
+    assert whole["output_tokens_per_s"] < 0.9 * means(text)["output_tokens_per_s"]
+    assert whole["requests_per_s"] * whole["request_latency_s"] == pytest.approx(64, rel=1e-3)

@@ -9,9 +9,12 @@ where a prefill replica is full of prompts (``phase_times.py``):
 W is Sakasegawa's approximation for several servers (1977), for prompts of constant length. Prompts do not delay tokens.
 A closed loop begins with all N prompts at once, as in one pool. ``capacity``: prompts come faster than prefill replicas
 compute, or sequences than decode replicas hold. As the limit of prefill is neared W takes up all clients that are left.
+Where links carry fewer caches/s than prompts are computed (``kv_transfers.py``), R_p/full is their rate, in W and as a
+limit: ``handover`` where they are nearly always busy.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +26,8 @@ from meshwright.cost.serving.steady_state import SteadyState, Waiting, limit_nam
 from meshwright.program.local_shape import Number
 
 LIGHTEST = 1e-12
+BUSY_LINKS = 0.95
+"""Share of the time that links carry caches from which on the hand-over limits the requests."""
 
 
 class OwnSeconds(Protocol):
@@ -80,11 +85,17 @@ class PoolPair:
     decode_replicas: Number
     hand_over_s: Number
     waiting: Waiting
+    transfers_per_s: Number = inf
+
+    @property
+    def links_limit(self) -> NDArray[np.bool_]:
+        """True where links carry fewer caches/s than the prefill pool computes."""
+        return np.asarray(self.transfers_per_s < self.prefill_replicas / self.prefill.full_s)
 
     @property
     def prompts_per_s(self) -> Number:
-        """The most prompts/s of the prefill pool."""
-        return self.prefill_replicas / self.prefill.full_s
+        """The most prompts/s that the prefill pool computes and links hand over."""
+        return np.minimum(self.prefill_replicas / self.prefill.full_s, self.transfers_per_s)
 
     def requests_per_s(self, batch: Number) -> Number:
         """Return the requests/s of which ``batch`` sequences decode in each replica."""
@@ -94,7 +105,7 @@ class PoolPair:
     def first_token_s(self, requests: Number, clients: Number, closed: NDArray[np.bool_]) -> Number:
         """Return the mean seconds to the first token."""
         servers = np.asarray(self.prefill_replicas, float)
-        full = self.prefill.full_s
+        full = np.where(self.links_limit, servers / self.transfers_per_s, self.prefill.full_s)
         busy = np.clip(requests / self.prompts_per_s, LIGHTEST, 1 - 1e-9)
         queued = full / 2 * busy ** (np.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - busy))
         own = self.prefill.at(np.zeros_like(busy)).own_s
@@ -131,10 +142,12 @@ def disaggregated_state(pools: PoolPair) -> SteadyState:
         waits = closed & (full_up | (requests >= most * (1 - 1e-6)))
         first = np.where(waits, left, pools.first_token_s(requests, clients, closed))
     overloaded = ~closed & (rate > requests * (1 + 1e-6))
+    named = limit_name(limits, full_up, overloaded & ~np.isinf(rate))
+    busy_links = pools.links_limit & (requests >= BUSY_LINKS * most) & (named == "")
     return SteadyState(
         ttft_s=np.where(overloaded, np.nan, first),
         tpot_s=tpot,
         requests_per_s=requests,
         batch=batch,
-        limited_by=limit_name(limits, full_up, overloaded & ~np.isinf(rate)),
+        limited_by=np.where(busy_links, "handover", named),
     )

@@ -15,7 +15,7 @@ from meshwright.cost.serving.disaggregated import PoolPair, disaggregated_state
 from meshwright.cost.serving.host_cache import buffer_sequences, host_copies
 from meshwright.cost.serving.iteration_limits import limiting_resource
 from meshwright.cost.serving.kv_capacity import KvCapacity, kv_capacity
-from meshwright.cost.serving.kv_transfers import hand_over_seconds
+from meshwright.cost.serving.kv_transfers import cache_transfer
 from meshwright.cost.serving.operators import IterationLoad
 from meshwright.cost.serving.phase_layouts import PhaseCycle, Turn, cycle_state
 from meshwright.cost.serving.phase_times import PhaseTimes
@@ -99,7 +99,7 @@ def disaggregated_pools_state(
     """Return the steady state of a pool that prefills and one that decodes."""
     fill, fill_capacity = pool_phases(served, prefill, load, mixed=False)
     write, write_capacity = pool_phases(served, decode, load, mixed=False)
-    moved = hand_over_seconds(
+    moved = cache_transfer(
         served.model, served.times, load.input_tokens, decode.formats, prefill.degrees, decode.degrees
     )
     steady = disaggregated_state(
@@ -108,8 +108,9 @@ def disaggregated_pools_state(
             prefill_replicas=prefill.replicas,
             decode=write,
             decode_replicas=decode.replicas,
-            hand_over_s=moved,
+            hand_over_s=moved.seconds,
             waiting=served.waiting,
+            transfers_per_s=moved.most_per_s(prefill.replicas, decode.replicas),
         )
     )
     per_prompt = np.asarray(fill.full_s)
@@ -124,7 +125,7 @@ def disaggregated_pools_state(
         steady=steady,
         pools={"prefill": filling, "decode": _decoding_state(write, write_capacity, steady, mixed=False)},
         devices=np.asarray(prefill.devices + decode.devices),
-        hand_over_s=moved,
+        hand_over_s=moved.seconds,
     )
 
 

@@ -66,7 +66,11 @@ def filled(pair: PoolPair, sequences: Floats, limits: LoadLimits) -> tuple[NDArr
 
 def clients_many_times_over(pair: PoolPair, sequences: Floats) -> Floats:
     """Return the clients of ``clients_of`` as part of very many equal copies, where prompts do not wait."""
-    many = replace(pair, prefill_replicas=pair.prefill_replicas * MANY)
+    many = replace(
+        pair,
+        prefill_replicas=pair.prefill_replicas * MANY,
+        transfers_per_s=np.asarray(pair.transfers_per_s) * MANY,
+    )
     requests, decoding = (
         np.asarray(pair.requests_per_s(sequences)),
         np.asarray(pair.decode_replicas) * sequences,

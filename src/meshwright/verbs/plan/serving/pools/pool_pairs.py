@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.cost.serving.kv_transfers import hand_over_seconds
+from meshwright.cost.serving.kv_transfers import cache_transfer
 from meshwright.cost.serving.phase_times import PhaseTimes
 from meshwright.verbs.plan.serving.pools.iteration_table import DecodeTable, KnownPrefill
 from meshwright.verbs.plan.serving.pools.load_capacity import LIGHTEST, most_sequences
@@ -92,6 +92,8 @@ class PoolPairs:
     prefill: Rows
     decode: Rows
     hand_over_s: Floats
+    sent_per_s: Floats
+    received_per_s: Floats
     devices_per_rate: Floats
     least_latency_s: Floats
 
@@ -107,15 +109,17 @@ class PoolPairs:
         sender = type(fill_degrees)(tp=links[0].astype(float), attention_dp=sizes[0] / links[0])
         receiver = type(write_degrees)(tp=links[1].astype(float), attention_dp=sizes[1] / links[1])
         prompt_tokens = limits.lengths.mean_input
-        way = hand_over_seconds(
+        way = cache_transfer(
             served.model, served.times, prompt_tokens, fill.designs.family.storage, sender, receiver
         )
-        first = served.waiting.prompt_s + fill.own_s[:, None] + way
+        first = served.waiting.prompt_s + fill.own_s[:, None] + way.seconds
         need = sizes[0] * fill.full_s[:, None] + sizes[1] / write.requests_per_s
         least = first + limits.steps * write.least_tpot_s
         possible = (first <= limits.ttft_s) & (sizes[0] + sizes[1] <= devices)
         prefill, decode = np.nonzero(possible)
-        return cls(prefill, decode, way[possible], need[possible], least[possible])
+        sent, received = (np.broadcast_to(x, need.shape) for x in (way.sent_per_s, way.received_per_s))
+        moved = (way.seconds[possible], sent[possible], received[possible])
+        return cls(prefill, decode, *moved, need[possible], least[possible])
 
     def __len__(self) -> int:
         """Return the number of pairs."""

@@ -29,11 +29,16 @@ ROUNDING = 1 + 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplits:
-    """Numbers of replicas of pairs, a row each; rows of ``PrefillSide``, ``DecodeSide`` and seconds of a hand-over."""
+    """Numbers of replicas of pairs, a row each: rows of ``PrefillSide`` and ``DecodeSide``, and hand-overs.
+
+    ``sent_per_s`` and ``received_per_s``: caches/s of the links of one replica of each pool.
+    """
 
     prefill: Rows
     decode: Rows
     hand_over_s: Floats
+    sent_per_s: Floats
+    received_per_s: Floats
     fill_replicas: Rows
     write_replicas: Rows
 
@@ -65,7 +70,7 @@ class PairSpace:
         """Return a bound of the score of each pair."""
         limits, goal = self.limits, self.goal
         if limits.rate_per_s is not None:
-            fill, write = self._needed(pairs.prefill, pairs.decode, limits.rate_per_s)
+            fill, write = self._needed(pairs, limits.rate_per_s)
             used = fill * self.fill.designs.devices[pairs.prefill]
             used = used + write * self.write.designs.devices[pairs.decode]
             latency = pairs.least_latency_s / ROUNDING / limits.most_faster
@@ -100,7 +105,7 @@ class PairSpace:
 
     def _fewest_at_rate(self, pairs: PoolPairs, rate: float) -> PoolSplits:
         """Return the fewest replicas of each pair that carry a rate within the limit on TTFT."""
-        _, write = self._needed(pairs.prefill, pairs.decode, rate)
+        _, write = self._needed(pairs, rate)
         left = self.devices - write * self.write.designs.devices[pairs.decode]
         most = np.floor(left / self.fill.designs.devices[pairs.prefill]).astype(np.int64)
         every = _splits(pairs, most, write.astype(np.int64))
@@ -130,13 +135,15 @@ class PairSpace:
             return splits.take(splits.write_replicas <= limits.concurrency)
         if limits.rate_per_s is None:
             return splits
-        _, write = self._needed(splits.prefill, splits.decode, limits.rate_per_s)
+        _, write = self._needed(splits, limits.rate_per_s)
         return splits.take(splits.write_replicas >= write)
 
-    def _needed(self, prefill: Rows, decode: Rows, rate: float) -> tuple[Floats, Floats]:
-        """Return the least replicas of both pools that carry a rate."""
-        fill = np.ceil(rate * self.fill.full_s[prefill] / SATURATION * (1 - 1e-12))
-        write = np.ceil(rate / self.write.requests_per_s[decode] * (1 - 1e-12))
+    def _needed(self, pairs: PoolPairs | PoolSplits, rate: float) -> tuple[Floats, Floats]:
+        """Return the least replicas of both pools that carry a rate, as do their links."""
+        busy, sent = self.fill.full_s[pairs.prefill], 1 / pairs.sent_per_s
+        fill = np.ceil(rate * np.maximum(busy, sent) / SATURATION * (1 - 1e-12))
+        written, received = self.write.requests_per_s[pairs.decode], SATURATION * pairs.received_per_s
+        write = np.ceil(rate / np.minimum(written, received) * (1 - 1e-12))
         return np.maximum(fill, 1.0), np.maximum(write, 1.0)
 
     def pair(self, splits: PoolSplits, decode: DecodeTimes) -> PoolPair:
@@ -148,6 +155,9 @@ class PairSpace:
             decode_replicas=splits.write_replicas.astype(float),
             hand_over_s=splits.hand_over_s,
             waiting=self.fill.designs.family.served.waiting,
+            transfers_per_s=np.minimum(
+                splits.fill_replicas * splits.sent_per_s, splits.write_replicas * splits.received_per_s
+            ),
         )
 
     def tabulated(self, splits: PoolSplits, caps: Floats) -> TabulatedDecoding:
@@ -179,7 +189,8 @@ class PairSpace:
 
 
 def _splits(pairs: PoolPairs, fill: Rows, write: Rows) -> PoolSplits:
-    return PoolSplits(pairs.prefill, pairs.decode, pairs.hand_over_s, fill, write)
+    moved = (pairs.hand_over_s, pairs.sent_per_s, pairs.received_per_s)
+    return PoolSplits(pairs.prefill, pairs.decode, *moved, fill, write)
 
 
 def fewest_prefill(splits: PoolSplits, in_time: Callable[[PoolSplits], NDArray[np.bool_]]) -> PoolSplits:
