@@ -58,3 +58,17 @@ def test_the_clusters_own_value_stands_for_the_fitted_one():
     assert value_in(own, "h100:gemm_efficiency") == 0.5
     assert is_known(own, "h100:gemm_efficiency")
     assert not is_known(here, "h100:gemm_efficiency")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_value_of_the_family_or_stack_goes_before_one_of_any(order):
+    names = [
+        "h100:gemm_efficiency",
+        "*:gemm_efficiency",
+        "megatron-core/host_s_per_layer",
+        "*/host_s_per_layer",
+    ]
+    given = dict(zip(names, (0.5, 0.9, 0.001, 0.002), strict=True))
+    changed = with_values(setting(), dict(list(given.items())[::order]))
+    assert value_in(changed, "h100:gemm_efficiency") == 0.5
+    assert changed.stack.host_s_per_layer == 0.001

@@ -45,12 +45,13 @@ def kernel_family(setting: Setting) -> str:
 def with_values(setting: Setting, values: Mapping[str, Any], source: str = FITTED) -> Setting:
     """Return the setting with changed constants; those of other kernel families and stacks change nothing.
 
-    Values are floats or, except those of tiers, arrays with a value for each row of the plans to price. A stack that
-    keeps its numbers is the same object. ``source`` is that of oversubscriptions.
+    Of several values of a constant that with the narrowest owner counts. Values are floats or, except those of tiers,
+    arrays with a value for each row of the plans to price. A stack that keeps its numbers is the same object.
+    ``source`` is that of oversubscriptions.
     """
     calibration, numbers = dict(setting.cluster.calibration), dict[str, Any]()
     tiers = setting.cluster.tiers
-    for name, value in values.items():
+    for name, value in sorted(values.items(), key=lambda one: narrowness(one[0])):
         owner, sign, field = parts_of_name(name)
         if not _is_own(owner, sign, setting):
             continue
@@ -148,6 +149,12 @@ def parts_of_name(name: str) -> tuple[str, str, str]:
         if sign in name:
             return name.partition(sign)
     return "", "", name
+
+
+def narrowness(name: str) -> int:
+    """Return how narrow the owner of a name is: nobody, any, or one family or stack."""
+    owner, sign, _ = parts_of_name(name)
+    return 0 if not sign else 1 if owner == ANY else 2
 
 
 def _is_own(owner: str, sign: str, setting: Setting) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.cluster.catalog import is_device
-from meshwright.cost.constant_values import ANY, is_used, parts_of_name, with_values
+from meshwright.cost.constant_values import ANY, is_used, narrowness, parts_of_name, with_values
 from meshwright.cost.constants import kernels
 from meshwright.cost.named_constants import constant_named, full_names, owners, usual_value
 from meshwright.errors import InputError, Problem, nearest
@@ -67,7 +67,7 @@ def read_constants(given: Given | None, own: Iterable[str] | None = None) -> Con
     problems = [problem for name, value in data.items() for problem in _problems(str(name), value, stacks)]
     if problems:
         raise InputError(problems)
-    names = sorted(data, key=_narrowness)
+    names = sorted(data, key=lambda name: narrowness(str(name)))
     return Constants({str(name): float(data[name]) for name in names}, source)
 
 
@@ -83,12 +83,6 @@ def _read(text: str, source: str) -> dict[str, Any]:
     except InputError as error:
         rules = [replace(problem, rule=f"{problem.rule}, in {source}") for problem in error.problems]
         raise InputError(rules) from None
-
-
-def _narrowness(name: object) -> int:
-    """Return how narrow the owner of a name is: nobody, any, or one family or stack."""
-    owner, sign, _ = parts_of_name(str(name))
-    return 0 if not sign else 1 if owner == ANY else 2
 
 
 def _problems(name: str, value: object, stacks: Sequence[str] | None) -> Iterator[Problem]:
