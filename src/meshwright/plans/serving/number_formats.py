@@ -55,3 +55,8 @@ class NumberFormats:
 
     weights: str | None = None
     kv: str | None = None
+
+    @property
+    def changes(self) -> int:
+        """Number of formats that are not those of the released model."""
+        return (self.weights is not None) + (self.kv is not None)

@@ -1,5 +1,6 @@
 """Candidates of a search as one table: pools, load and means of each, with their order by an objective."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,12 +69,16 @@ class Goal:
         return self.score(table["requests_per_s"], table["devices"], table["latency_s"])
 
 
-def ranked(table: Table, goal: Goal) -> Table:
-    """Return the candidates, the best first; of equal ones that with fewest devices, pools and seconds."""
+def ranked(table: Table, goal: Goal, quantised: Sequence[int] = ()) -> Table:
+    """Return the candidates, the best first; of equal ones that with fewest devices, quantised parts, pools, seconds.
+
+    ``quantised``: of each family, the number of its formats that are not those of the released model; none: all 0.
+    """
     scores = goal.scores(table)
     steps = np.round(np.log(np.maximum(np.abs(scores), 1e-300)) / ALIKE / 10) * np.sign(scores)
     pools = table["second"] >= 0
-    return table[np.lexsort((table["latency_s"], pools, table["devices"], -steps))]
+    changes = np.asarray(quantised)[table["family"]] if len(quantised) else np.zeros(len(table))
+    return table[np.lexsort((table["latency_s"], pools, changes, table["devices"], -steps))]
 
 
 def pareto(table: Table) -> Table:

@@ -118,7 +118,11 @@ def search_serving(space: ServingSpace, goal: Goal) -> FoundPlans:
             tables += found
             alternatives, evaluated = alternatives + count, evaluated + tried
     return FoundPlans(
-        ranked(np.concatenate(tables) if tables else table_of(0), goal),
+        ranked(
+            np.concatenate(tables) if tables else table_of(0),
+            goal,
+            [family.formats.changes for family in space.families],
+        ),
         tuple(one.designs for one in searches),
         sum(one.considered for one in searches),
         sum(len(one.one_pool.designs) for one in searches),
