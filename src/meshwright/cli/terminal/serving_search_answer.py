@@ -8,7 +8,6 @@ from meshwright.cli.options.serving_options import SERVING, SHARED, TRAINING_DEF
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.output import check_writable, write_all
 from meshwright.errors import InputError, Problem
-from meshwright.present.plan_answers.serving_plans import render_serving_plans
 from meshwright.verbs.plan.serving.serving_answer import answer_serving
 from meshwright.verbs.plan.serving.serving_request import ServingRequest
 
@@ -33,11 +32,13 @@ def planned_serving(given: Mapping[str, Any]) -> Answer:
     files = {} if file is None else best.files(file)
     write_all(files)
     written = [str(path) for path in files]
-    return Answer(
-        data,
-        lambda data: render_serving_plans(data, written, why=given["why"]),
-        remarks=best.report.remarks,
-    )
+
+    def render(data: dict[str, Any]) -> None:
+        from meshwright.present.plan_answers.serving_plans import render_serving_plans
+
+        render_serving_plans(data, written, why=given["why"])
+
+    return Answer(data, render, remarks=best.report.remarks)
 
 
 def refuse_options_of_requests(given: Mapping[str, Any]) -> None:

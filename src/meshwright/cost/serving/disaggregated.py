@@ -105,8 +105,9 @@ class PoolPair:
     def first_token_s(self, requests: Number, clients: Number, closed: NDArray[np.bool_]) -> Number:
         """Return the mean seconds to the first token."""
         servers = np.asarray(self.prefill_replicas, float)
-        full = np.where(self.links_limit, servers / self.transfers_per_s, self.prefill.full_s)
-        busy = np.clip(requests / self.prompts_per_s, LIGHTEST, 1 - 1e-9)
+        computed, carried = self.prefill_replicas / self.prefill.full_s, self.transfers_per_s
+        full = np.where(carried < computed, servers / carried, self.prefill.full_s)
+        busy = np.clip(requests / np.minimum(computed, carried), LIGHTEST, 1 - 1e-9)
         queued = full / 2 * busy ** (np.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - busy))
         own = self.prefill.at(np.zeros_like(busy)).own_s
         at_once = np.maximum((clients + 1) / 2 * full / servers, own)
