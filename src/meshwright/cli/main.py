@@ -88,7 +88,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     _start_lightly()
-    app()
+    try:
+        app()
+    finally:
+        gc.freeze()  # the interpreter's last collections would walk all objects, only to end
 
 
 def _start_lightly() -> None:

@@ -4,7 +4,10 @@ Stages have consecutive layers, as evenly as can be, the earlier stages one more
 not served.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, reduce
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -51,21 +54,24 @@ def largest_sum(
         stage_sums = _stage_sums(layers, int(degree), values)
         stage_sums[0] = stage_sums[0] + arrays[0]
         stage_sums[-1] = stage_sums[-1] + arrays[1]
-        found = np.where(degrees == degree, np.max(stage_sums, axis=0), found)
+        unlike = {id(one): one for one in stage_sums}
+        found = np.where(degrees == degree, reduce(np.maximum, unlike.values()), found)
     return found
 
 
 def _stage_sums(layers: Sequence[int], degree: int, values: dict[int, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the sum of the values of each stage's layers."""
-    sums: list[NDArray[Any]] = []
-    of_counts: dict[tuple[tuple[int, int], ...], NDArray[Any]] = {}
-    begin = 0
-    for count in layers_of_stages(len(layers), degree):
-        of_stage = layers[begin : begin + count]
-        counts = tuple((index, of_stage.count(index)) for index in dict.fromkeys(of_stage))
-        if counts not in of_counts:
-            whole = np.zeros_like(next(iter(values.values())))
-            of_counts[counts] = sum((values[index] * times for index, times in counts), start=whole)
-        sums.append(of_counts[counts])
-        begin += count
-    return sums
+    """Return the sum of the values of each stage's layers; of stages with equal layers one array."""
+    stages = _blocks_of_stages(tuple(layers), degree)
+    zero = np.zeros_like(next(iter(values.values())))
+    sums = {
+        counts: sum((values[index] * times for index, times in counts), start=zero)
+        for counts in dict.fromkeys(stages)
+    }
+    return [sums[counts] for counts in stages]
+
+
+@cache
+def _blocks_of_stages(layers: tuple[int, ...], degree: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the blocks of each stage, each with the number of its layers there."""
+    ends = [0, *accumulate(layers_of_stages(len(layers), degree))]
+    return tuple(tuple(Counter(layers[begin:end]).items()) for begin, end in pairwise(ends))
