@@ -27,3 +27,10 @@ def test_weights_that_do_not_fit_leave_negative_room():
     activations = iteration_activation_bytes(model, 2048, degrees)
     room = kv_room_bytes(80e9, weights, activations, np.array([0.5, 0.5]))
     assert room[0] < 0 < room[1]
+
+
+def test_the_cache_leaves_what_an_engine_cannot_ask_for():
+    tight, loose = 5e9, 50e9
+    weights = 80e9 - serving_constants()["buffer_bytes"] - np.array([tight, loose])
+    assert kv_room_bytes(80e9, weights, 0.0, 0.9, 1e9) == pytest.approx([tight - 1e9, 0.9 * loose])
+    assert kv_room_bytes(80e9, weights, 0.0, 0.9) == pytest.approx([0.9 * tight, 0.9 * loose])

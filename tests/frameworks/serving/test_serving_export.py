@@ -25,6 +25,7 @@ from meshwright.frameworks.serving.serving_targets import SERVING_TARGETS
 from meshwright.program.serving.serving_degrees import ReplicaDegrees
 from meshwright.program.serving.storage_formats import StorageFormats
 from meshwright.program.serving.weight_bytes import rank_weight_bytes
+from meshwright.stack.serving.serving_stack import load_serving_stack
 
 SAID = re.compile(r"(?<![\w-])--[A-Za-z][\w.-]*")
 FLAGS = (
@@ -120,7 +121,9 @@ def _has_the_memory(said, this, pool):
         "used": lambda share: share * memory - weights - rest,
         "static": lambda share: share * memory - weights,
     }[said["share_of"]](said["share"])
-    room = float(kv_room_bytes(memory, weights, activations, pool.batching.kv_fraction))
+    kept_free = load_serving_stack("vllm").kept_free_bytes if said["share_of"] == "used" else 0.0
+    room = float(kv_room_bytes(memory, weights, activations, pool.batching.kv_fraction, kept_free))
+    assert said["share_of"] != "used" or (1 - said["share"]) * memory >= kept_free > 0
     assert -1e-4 * memory <= cache - room <= 1e-9 * memory
 
 

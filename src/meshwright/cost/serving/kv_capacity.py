@@ -45,7 +45,8 @@ def kv_capacity(served: ServedModel, pool: PoolArrays, load: ReplicaLoad) -> KvC
 
     weights = rank_weight_bytes(model, degrees, pool.formats)
     activations = iteration_activation_bytes(model, pool.chunk_tokens, degrees)
-    room = kv_room_bytes(served.memory_bytes, weights, activations, pool.kv_fraction)
+    kept_free = served.engine.kept_free_bytes
+    room = kv_room_bytes(served.memory_bytes, weights, activations, pool.kv_fraction, kept_free)
     prefix = np.asarray(load.prefix_tokens)
     shared = np.where(prefix >= block, bytes_of(np.floor(prefix / block) * block), 0.0)
     reserved = np.ceil(load.input_tokens + served.engine.reserved_output * np.asarray(load.output_tokens))

@@ -1,9 +1,11 @@
 """Room for the cache on the fullest rank of a replica.
 
-    room = (memory − weights − activations of an iteration − buffers) · kv_fraction
+    left = memory − weights − activations of an iteration − buffers
+    room = min(left · kv_fraction, left − kept free)
 
 Activations of an iteration of T tokens a rank: T rows of some copies of the stream and of the feed-forward part's
-inputs, and logits of the sequences in fp32. Buffers: graphs, workspaces, communication (``data/constants.csv``).
+inputs, and logits of the sequences in fp32. Buffers: graphs, workspaces, communication (``data/constants.csv``). Kept
+free: what an engine cannot ask for, where its share is one of the whole device (``stack/serving/files``).
 """
 
 from typing import Any
@@ -29,8 +31,12 @@ def iteration_activation_bytes(model: ModelGraph, tokens: Number, degrees: Repli
 
 
 def kv_room_bytes(
-    memory_bytes: float, weights_bytes: Number, activation_bytes: Number, kv_fraction: Number
+    memory_bytes: float,
+    weights_bytes: Number,
+    activation_bytes: Number,
+    kv_fraction: Number,
+    kept_free_bytes: float = 0.0,
 ) -> NDArray[Any]:
     """Return the bytes for the cache on the fullest rank, negative where weights do not fit."""
     left = memory_bytes - weights_bytes - activation_bytes - serving_constants()["buffer_bytes"]
-    return np.where(left > 0, left * kv_fraction, left)
+    return np.where(left > 0, np.minimum(left * kv_fraction, left - kept_free_bytes), left)

@@ -39,7 +39,8 @@ class ServingStack(Strict):
     """An engine.
 
     ``chunk_tokens`` of an iteration and ``max_sequences`` of a rank of attention_dp by default; ``kv_fraction``: share
-    of the memory beside weights and activations that the cache takes; ``reserved_output``: share of a request's output
+    of the memory beside weights and activations that the cache takes; ``kept_free_bytes``: of a device, that the engine
+    cannot ask for; ``reserved_output``: share of a request's output
     that has room in the cache in the mean; ``mixed_batches``: prompts run in the iterations of sequences that decode;
     ``align_iterations``: how long a prompt waits for those of other ranks of attention_dp.
     """
@@ -50,6 +51,7 @@ class ServingStack(Strict):
     chunk_tokens: Annotated[int, Field(ge=1)]
     max_sequences: Annotated[int, Field(ge=1)]
     kv_fraction: Annotated[float, Field(gt=0, le=1)]
+    kept_free_bytes: Annotated[float, Field(ge=0)] = 0.0
     reserved_output: Annotated[float, Field(gt=0, le=1)]
     mixed_batches: bool
     align_iterations: Annotated[int, Field(ge=0)]
