@@ -121,6 +121,11 @@ def start_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def compiled() -> str:
+    """Return a remark where Python keeps no bytecode, so that every command compiles its modules."""
+    return " (no bytecode is kept: each command compiles)" if sys.dont_write_bytecode else ""
+
+
 def row(found: Searched) -> str:
     """Return a line of the table."""
     work, plan, serving = found.work, found.first["plan"], found.first["predict"]["serving"]
@@ -181,9 +186,9 @@ def page(lines: list[str], results: list[Searched], large: str) -> str:
 `plan` on the {len(results)} searches on which {PEER} was timed on the same kind of machine (4,000 input and 1,000
 output tokens, mean TTFT at most 2,000 ms and TPOT 30 ms unless said), by version {__version__} on
 {date.today().isoformat()} ({machine}; load {load:.1f} by other work). CPU s and MB are those of the whole command; the
-start of Python with all imports alone takes {start:.2f} CPU s of them. All rates are predicted, by each program with
-its own model of costs: they compare searches only where both would predict a plan alike. Made by
-`python benchmarks/serving_plans.py --write`.
+start of Python with all imports alone takes {start:.2f} CPU s of them{compiled()}.
+All rates are predicted, by each program with its own model of costs: they compare searches only where both would
+predict a plan alike. Made by `python benchmarks/serving_plans.py --write`.
 
 A command took {mean:.2f} CPU s in the mean and {most:.2f} at most ({PEER}: 6.9 to 137.1), the search and its report
 {most - start:.2f} at most, and {memory:.0f} MB at most.
