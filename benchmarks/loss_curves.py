@@ -74,9 +74,10 @@ Losses = dict[str, list[list[float]]]
 
 @dataclass(frozen=True)
 class Lab:
-    """A folder with the model's configuration, the halves of the text, and all runs."""
+    """A folder with the model's configuration, the halves of the text, and all runs of so many steps."""
 
     folder: Path
+    steps: int = STEPS
 
     def prepare(self) -> None:
         """Write the configuration and the halves."""
@@ -108,7 +109,7 @@ class Lab:
         path = self.folder / f"{name}-{seed}.yaml"
         path.write_text(json.dumps(plan), encoding="utf-8")
         options = {
-            "steps": STEPS,
+            "steps": self.steps,
             "seed": seed,
             "lr": LR,
             "warmup_steps": WARMUP,

@@ -11,7 +11,6 @@ import torch
 
 from meshwright.model.router import LoadBalance, Routing
 from meshwright.program.program import Program, sequences_of_step
-from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.kernels.moe.token_permutation import TokenPermutation
 
 
@@ -51,7 +50,7 @@ class Balance:
     def _tokens(self) -> int:
         """Tokens of an island's step, which is tokens of a scope times scopes of a step."""
         program = self.program
-        sequences = sequences_of_step(program) // len(islands(program.parts[0].grid, program.loose))
+        sequences = sequences_of_step(program) // program.parts[0].grid.size(program.loose)
         return sequences * int(program.parts[0].shape.seq_len)
 
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
