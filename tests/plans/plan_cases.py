@@ -221,6 +221,37 @@ contexts = (
 )
 
 
+codecs = st.sampled_from(
+    (
+        None,
+        {},
+        {"quantise": "int8", "bucket": -3, "cast": "x"},
+        {"quantise": "int9", "low_rank": {"budget": 2}},
+        {"low_rank": 2, "error_feedback": True, "layers": "9..3"},
+        {"dct": {"chunk": 8, "keep": 9}, "select": {"keep": 2.5}},
+        {"lsh": {"hashes": 0.5}, "sketch": {"width": -1}, "ternary": {}},
+    )
+)
+outers = st.sampled_from((None, "none", "x", {}, {"sgd": {"lr": 0}}, {"adam": {"lr": 1, "betas": (2, 0.9)}}))
+entries = st.lists(
+    st.fixed_dictionaries(
+        {
+            "state": st.sampled_from(("parameter", "gradient", "optimizer", "expert_token", "x")),
+            "over": name | st.sampled_from(("dp_replicate", "dp_shard", "ep", ("dp_replicate",))),
+            "every": st.sampled_from((1, 0, 4, 2**70, "never", {}, {"qsr": {"base": 4, "alpha": 0.1}})),
+            "fragments": st.sampled_from((1, 1.5, {"count": 99, "pattern": "x"})),
+            "delay": st.integers(-1, 5),
+            "own": st.sampled_from(("stale", "fresh")),
+            "merge": st.floats(0, 1),
+            "compress": codecs,
+            "outer": outers,
+            "with": st.sampled_from((None, "pairs", {"graph": "ring"})),
+        }
+    ),
+    max_size=2,
+).map(tuple)
+
+
 @st.composite
 def short_plans(draw: st.DrawFn) -> ShortPlan:
     layout = {axis: draw(degree) for axis in ("pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "etp")}
@@ -245,6 +276,7 @@ def short_plans(draw: st.DrawFn) -> ShortPlan:
         "recompute": draw(recompute),
         "dtypes": draw(dtypes),
         "offload": draw(offloads),
+        "synchronise": draw(st.just(()) | entries),
         "workload": {
             "seq_len": draw(st.integers(-5, 10**6)),
             "global_batch": draw(st.integers(-5, 10**4)),
@@ -298,15 +330,7 @@ def long_plans(draw: st.DrawFn) -> LongPlan:
     )
     data["layers"] |= draw(st.dictionaries(st.sampled_from(("3", "embed", "0..57", "x")), rule, max_size=2))
     data["sequence"] = draw(st.sampled_from((None, {"policy": "hdp", "capacity_tokens": 8192})))
-    change = st.fixed_dictionaries(
-        {
-            "state": st.sampled_from(("parameter", "gradient", "optimizer")),
-            "over": name,
-            "merge": st.floats(0, 1),
-            "compress": st.none() | st.fixed_dictionaries({"quantise": name, "bucket": st.integers(-3, 9)}),
-        }
-    )
-    data["synchronise"] = tuple(draw(st.lists(change, max_size=2)))
+    data["synchronise"] = draw(entries)
     call = st.fixed_dictionaries({"does": st.sampled_from(("train", "serve", "score")), "layout": name})
     data["calls"] = draw(st.none() | st.dictionaries(name, call, max_size=2))
     edge = st.fixed_dictionaries({"from": name, "to": name, "carry": name, "staleness": st.integers(0, 3)})

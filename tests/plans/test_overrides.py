@@ -266,3 +266,49 @@ def test_so_it_is_for_plans_of_any_degrees(before, after):
 def test_what_follows_from_a_degree_is_no_setting_but_the_degrees_that_go_with_it_are():
     plan = short_plan({"pp": 4, "dp_shard": 16}, sharding="zero1")
     assert overrides_between(plan, apply_overrides(plan, ["tp=2"], 64)) == ("dp_shard=8", "tp=2")
+
+
+ENTRIES = ({"state": "parameter", "over": "dp_replicate", "every": 8},)
+LOOSE = short_plan({"dp_replicate": 4, "dp_shard": 16}, sharding="none", synchronise=ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("setting", "key", "value"),
+    [
+        ("synchronise.0.every=50", "every", 50),
+        ("synchronise.0.every.qsr={base: 4, alpha: 0.01}", "period", 4),
+        ("synchronise.0.fragments.pattern=sequential", "fragments", {"count": 1, "pattern": "sequential"}),
+        ("synchronise.0.compress={top_k: 0.1}", "compress", {"top_k": 0.1}),
+        ("synchronise.0.outer.nesterov.lr=0.5", "outer", {"nesterov": {"lr": 0.5}}),
+        ("synchronise.0.with=pairs", "partners", "pairs"),
+    ],
+)
+def test_a_key_of_an_entry_is_set_by_its_place(setting, key, value):
+    (entry,) = apply_overrides(LOOSE, [setting], 64).synchronise
+    found = getattr(entry, key)
+    wanted = type(found).model_validate(value) if isinstance(value, dict) else value
+    assert found == wanted
+
+
+def test_entries_themselves_are_set_as_a_whole():
+    text = "synchronise=[{state: gradient, over: dp_replicate}]"
+    assert [entry.state for entry in apply_overrides(LOOSE, [text], 64).synchronise] == ["gradient"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("synchronise.1.every=50", "synchronise.1.every"),
+        ("synchronise.0.evry=50", "synchronise.0.evry"),
+        ("every=50", "set"),
+    ],
+)
+def test_keys_that_no_entry_has_are_named(setting, field):
+    with pytest.raises(InputError) as caught:
+        apply_overrides(LOOSE, [setting], 64)
+    assert [problem.field for problem in caught.value.problems] == [field]
+
+
+@pytest.mark.parametrize("sharding", ["zero1", "none"])
+def test_sharding_moves_no_axis_that_entries_name(sharding):
+    assert degrees(apply_overrides(LOOSE, [f"sharding={sharding}"], 64)) == (1, 4, 16, 1, 1)

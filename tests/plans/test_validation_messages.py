@@ -23,8 +23,16 @@ CLUSTER = {
     "tiers": ({"name": "pod", "devices": 128, "oversubscription": 4.0},),
     "calibration": {"nic_efficiency": 0.8},
 }
+ENTRIES = (
+    {"state": "parameter", "over": "dp_replicate", "every": {"qsr": {"base": 4, "alpha": 0.01}}},
+    {"state": "parameter", "over": "dp_shard", "fragments": {"count": 2}, "outer": {"adam": {"lr": 1.0}}},
+    {"state": "gradient", "over": "dp_shard", "compress": {"dct": {"chunk": 8, "keep": 2}}},
+    {"state": "gradient", "over": "dp_shard", "compress": {"low_rank": {"budget": 2}, "layers": "0..3"}},
+    {"state": "expert_token", "over": "ep", "compress": {"lsh": {}, "sketch": {"width": 0.1}}},
+)
 GOOD = [
     (ShortPlan, short_plan().model_dump()),
+    (ShortPlan, short_plan(synchronise=ENTRIES).model_dump(by_alias=True, exclude_none=True)),
     (LongPlan, long_plan().model_dump(by_alias=True)),
     (ClusterFile, CLUSTER),
     *((ServingFile, serving(text).model_dump(by_alias=True, exclude_none=True)) for text in TEXTS),

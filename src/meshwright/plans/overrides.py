@@ -1,12 +1,13 @@
 """Changes to a short plan from the command line: ``tp=4``, ``pipeline.schedule=gpipe``, ``schedule.memory_limit=0.5``.
 
 A bare name means the key of that name wherever it lies. A schedule that is set comes without the knobs of the one
-before. When a degree changes, data parallelism absorbs it so
-that the product stays the number of devices: dp_shard does, or dp_replicate where nothing is sharded or
-dp_shard was itself set. When sharding is turned on or off, the data-parallel degrees move to where it puts
-them.
+before. Keys of a list's items have the item's place in their path: ``synchronise.0.every=50``. When a degree changes,
+data parallelism absorbs it so that the product stays the number of devices: dp_shard does, or dp_replicate where
+nothing is sharded or dp_shard was itself set. When sharding is turned on or off, the data-parallel degrees move to
+where it puts them.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from operator import attrgetter
@@ -24,8 +25,12 @@ from meshwright.plans.rules.expert_order import read_expert_order
 MESH_AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 FIXED = ("plan",)
 IN_FILES = {"workload.routing": read_routing_file, "layout.expert_order": read_expert_order}
-NAME_IN = {"capacity": "factor"}
+NAME_IN = {"capacity": "factor", "fragments": "count"}
 """Where a mapping has what a name or a number alone says, if not under ``name``."""
+REPLACED = ("every", "outer", "low_rank")
+"""Keys whose names and numbers no mapping says."""
+IN_LIST = re.compile(r"(synchronise)\.(\d{1,6})(\.[a-z_]+)+")
+"""Keys of items of lists."""
 
 
 def apply_overrides(plan: ShortPlan, settings: Iterable[str], devices: int | None) -> ShortPlan:
@@ -117,7 +122,8 @@ def _parse(settings: Iterable[str], problems: list[Problem]) -> dict[str, object
     changes: dict[str, object] = {}
     for setting in settings:
         name, sign, text = (part.strip() for part in setting.partition("="))
-        path = paths.get(name) or paths.get(name.rpartition(".")[2], "")
+        in_list = name if IN_LIST.fullmatch(name) else ""
+        path = in_list or paths.get(name) or paths.get(name.rpartition(".")[2], "")
         if not sign or not text:
             problems.append(Problem("set", setting, "must read name=value", "e.g. tp=4"))
         elif name in FIXED or not f".{path}".endswith(f".{name}"):
@@ -157,10 +163,22 @@ def _below(field: str, path: str) -> bool:
 
 
 def _with_changes(plan: ShortPlan, changes: Mapping[str, object]) -> ShortPlan:
-    data = plan.model_dump(exclude_none=True)
+    data = plan.model_dump(exclude_none=True, by_alias=True)
+    problems: list[Problem] = []
     for path in sorted(changes, key=lambda path: path.count(".")):
-        _put(data, path.split("."), changes[path])
-    return validated(ShortPlan, data)
+        found = IN_LIST.fullmatch(path)
+        if found is None:
+            _put(data, path.split("."), changes[path])
+            continue
+        key, place, items = found[1], int(found[2]), data.get(found[1], ())
+        if isinstance(items, tuple) and place < len(items):
+            _put(items[place], path.split(".")[2:], changes[path])
+        else:
+            count = len(items) if isinstance(items, tuple) else 0
+            problems.append(
+                Problem(path, changes[path], f"{key} has {count} entries", f"write the key {key}")
+            )
+    return validated(ShortPlan, data, others=problems)
 
 
 def _moved(
@@ -185,7 +203,7 @@ def _put(data: dict[str, object], path: Sequence[str], value: object) -> None:
 
 def _in_full(key: str, name: object) -> dict[str, object]:
     """Return the mapping that a name or a number alone is short for."""
-    if name is None:
+    if name is None or key in REPLACED:
         return {}
     if key == "context":
         return context_in_full(str(name)).model_dump()
@@ -193,7 +211,12 @@ def _in_full(key: str, name: object) -> dict[str, object]:
 
 
 def _data_degrees_moved(before: ShortPlan, after: ShortPlan) -> ShortPlan:
-    """Sharding off: all replicas in dp_replicate. Turned on: all of them in dp_shard."""
+    """Sharding off: all replicas in dp_replicate. Turned on: all of them in dp_shard.
+
+    With entries of ``synchronise`` each axis stays as it is.
+    """
+    if after.synchronise:
+        return after
     layout = after.layout
     replicas = layout.dp_replicate * layout.dp_shard
     if after.sharding == "none":
@@ -232,5 +255,5 @@ def _hint(values: Mapping[str, int], degrees: set[str], devices: int) -> str:
 
 
 def _with_degrees(plan: ShortPlan, degrees: Mapping[str, int]) -> ShortPlan:
-    data = plan.model_dump(exclude_none=True)
+    data = plan.model_dump(exclude_none=True, by_alias=True)
     return validated(ShortPlan, data | {"layout": data["layout"] | degrees})

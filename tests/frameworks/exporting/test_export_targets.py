@@ -13,8 +13,10 @@ from meshwright.errors import UnsupportedError
 from meshwright.frameworks.export_targets import TARGETS
 from meshwright.frameworks.option_names import option_names
 from meshwright.plans.forms.host_offload import Offload
-from meshwright.plans.forms.long import DeviceGroup, LayerRule, LongPlan, Schedule, Synchronisation
+from meshwright.plans.forms.long import DeviceGroup, LayerRule, LongPlan, Schedule
 from meshwright.plans.layers.plan_of_layout import replicas
+from meshwright.plans.rules.synchronisation import exchange_support
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 
 WITHOUT_STACK = ("accelerate",)
 """Targets that launch whatever a script does: no stack is theirs."""
@@ -110,9 +112,7 @@ REFUSED_BY_ALL = {
         "pipeline": plan.pipeline.model_copy(update={"schedule": Schedule(name="1f1b", in_flight=2)})
     },
     "offload.activations": lambda plan: {"offload": Offload(activations="all")},
-    "synchronise": lambda plan: {
-        "synchronise": (Synchronisation(state="parameter", over="dp_shard", every=8),)
-    },
+    "synchronise": lambda plan: {"synchronise": (Synchronisation(state="gradient", over="dp_shard"),)},
     "layers": lambda plan: {
         "layers": {"4..7": LayerRule(layout="main", recompute="full"), **plan.layers},
     },
@@ -132,6 +132,14 @@ def test_what_no_launcher_can_say_is_refused_by_name(field: str, target: str) ->
     this = case(sharding="zero3")
     changed = replace(this, plan=long_form(this.plan, **REFUSED_BY_ALL[field](this.plan)))
     assert problem_fields(changed, target) == {field}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_entries_that_we_run_are_refused_by_name(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_support, "SUPPORTED", True)
+    this = case(sharding="zero3")
+    changes = REFUSED_BY_ALL["synchronise"](this.plan)
+    assert problem_fields(replace(this, plan=long_form(this.plan, **changes)), target) == {"synchronise"}
 
 
 @pytest.mark.parametrize("target", TARGETS)

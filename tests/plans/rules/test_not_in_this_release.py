@@ -59,7 +59,6 @@ CASES = [
     (pipeline(placement=(0, 1, 0)), "pipeline.placement", "another placement"),
     (pipeline(placement=(10**30,)), "pipeline.placement", "another placement"),
     ({"sequence": {"policy": "hdp", "capacity_tokens": 8}}, "sequence", "not supported yet"),
-    ({"synchronise": ({"state": "gradient", "over": "dp_shard"},)}, "synchronise", "not supported yet"),
     ({"calls": {"a": {"does": "serve", "layout": "main"}}}, "calls", "not supported yet"),
     ({"offload": {"optimizer": "nvme"}}, "offload", "states on NVMe"),
     ({"edges": ({"from": "a", "to": "b", "carry": "weights"},)}, "edges", "not supported yet"),

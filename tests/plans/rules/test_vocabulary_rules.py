@@ -44,7 +44,7 @@ def test_the_short_form_spreads_embedding_and_head_and_comes_back(form):
 @settings(max_examples=30, deadline=None)
 def test_every_plan_that_spreads_its_vocabulary_can_be_said_in_short(short):
     schedule = {"name": short.pipeline.choice.name, "vocabulary": "vocab-2"}
-    data = short.model_dump(exclude_none=True)
+    data = short.model_dump(exclude_none=True, by_alias=True)
     long = expand(
         type(short).model_validate(data | {"pipeline": data["pipeline"] | {"schedule": schedule}}), DENSE
     )

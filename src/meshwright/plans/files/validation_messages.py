@@ -55,6 +55,13 @@ EXAMPLES = {
     "sigma": "sigma: 0.08",
     "state": "state: gradient",
     "over": "over: dp_shard",
+    "base": "base: 4",
+    "alpha": "alpha: 0.0175",
+    "budget": "budget: 4",
+    "chunk": "chunk: 64",
+    "keep": "keep: 8",
+    "width": "width: 0.1",
+    "lr": "lr: 0.7",
     "does": "does: train",
     "from": "from: train",
     "to": "to: generate",
@@ -136,14 +143,15 @@ def _is_absent(data: Mapping[str, object], path: Sequence[str]) -> bool:
 def sections(kind: type[Strict]) -> dict[str, str]:
     """Where every scalar key of a plan lies: ``{"tp": "layout.tp", "sharding": "sharding", …}``.
 
-    Of two keys with one name the first has it; the other one is there under its path.
+    Of two keys with one name the first has it; the other one is there under its path. Keys of a list's items have no
+    such place.
     """
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
         inner = _strict_in(field.annotation)
         if inner is None or inner is not field.annotation:
             found[name] = name
-        if inner is not None:
+        if inner is not None and not _is_container(field.annotation):
             below = {key: f"{name}.{path}" for key, path in sections(inner).items()}
             for key, path in below.items():
                 if key not in KEYS_OF_A_NAME:

@@ -248,5 +248,5 @@ class LongPlan(Strict):
 
 
 NOT_YET = "is part of the plan language and not supported yet"
-LATER = ("sequence", "synchronise", "calls", "edges")
+LATER = ("sequence", "calls", "edges")
 """Keys of the plan language of which this release supports no value but the default."""

@@ -41,6 +41,8 @@ from meshwright.plans.rules.state_share import STATE_SHARE_RULES
 from meshwright.plans.rules.state_space_layers import STATE_SPACE_RULES
 from meshwright.plans.rules.states_in_chunks import CHUNK_RULES
 from meshwright.plans.rules.step_validation import STEP_RULES
+from meshwright.plans.rules.synchronisation.axis_rules import AXIS_RULES
+from meshwright.plans.rules.synchronisation.exchange_support import UNSUPPORTED_RULES
 from meshwright.plans.rules.vocabulary_parallel import VOCABULARY_RULES
 from meshwright.stack.stack import Stack
 
@@ -63,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     *STATE_SHARE_RULES,
     *STATE_SPACE_RULES,
     *ENCODER_RULES,
+    *AXIS_RULES,
 )
 
 ONE_LAYOUT_RULES: tuple[Rule, ...] = (device_product, layers_and_stages)
@@ -88,7 +91,9 @@ def problems_by_rule(
     stack = stack.base or stack  # the rules read the plan's element types themselves
     whole, several = RuleInput(plan, model, cluster, stack), len(plan.layouts) > 1
     problems = [("unsupported", problem) for problem in unsupported(plan)]
-    problems += _found((*PLAN_RULES, *SHARE_RULES, *(LAYOUT_RULES if several else ())), whole)
+    problems += _found(
+        (*PLAN_RULES, *SHARE_RULES, *UNSUPPORTED_RULES, *(LAYOUT_RULES if several else ())), whole
+    )
     cases = [RuleInput(one, model, cluster, stack) for one in each_layout(plan)]
     rules = [rule for rule in RULES if rule not in ONE_LAYOUT_RULES] if several else RULES
     problems += [found for case in cases for found in _named(case, _found(rules, case))]

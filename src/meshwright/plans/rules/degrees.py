@@ -214,7 +214,7 @@ def expert_tokens(case: RuleInput) -> Iterator[Problem]:
 
 
 def sharded_axes(case: RuleInput) -> Iterator[Problem]:
-    """dp_shard wants something to shard, and sharding wants an axis."""
+    """dp_shard wants something to shard, or entries of ``synchronise``, and sharding wants an axis."""
     grid, sharding = case.grid, case.plan.sharding
     if sharding == "none" and grid.dp_shard > 1 and not case.plan.synchronise:
         hint = f"dp_shard: 1, dp_replicate: {grid.dp_replicate * grid.dp_shard}"

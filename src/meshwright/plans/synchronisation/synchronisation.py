@@ -11,7 +11,7 @@ join are an *island*.
 from collections.abc import Collection, Iterable
 from typing import Annotated
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Field, JsonValue, Tag
 
 from meshwright.plans.files.strict_types import Strict, name_or_list, name_or_mapping
 from meshwright.plans.synchronisation.compression import Compression
@@ -21,6 +21,12 @@ Number = int | float
 STATES = ("gradient", "parameter", "first_moment", "second_moment", "optimizer", "expert_token")
 AXES = ("dp_shard", "dp_replicate", "ep")
 FRAGMENT_PATTERNS = ("strided", "sequential")
+OWNS = ("stale", "fresh")
+WEIGHTS = ("tokens", "equal")
+HOMES = ("device", "host")
+NEVER = "never"
+"""A period that is parsed and not supported yet."""
+NO_OUTER = "none"
 
 
 def every_kind(value: object) -> str:
@@ -58,7 +64,7 @@ class Fragments(Strict):
 class Synchronisation(Strict):
     """A periodic exchange of one kind of model state over an axis. See the module's text.
 
-    ``combine``, ``with`` and a list in ``over`` are parsed and not supported yet.
+    ``combine``, ``with`` (``partners``: a Python keyword) and a list in ``over`` are parsed and not supported yet.
     """
 
     state: str
@@ -87,6 +93,8 @@ class Synchronisation(Strict):
         | None
     ) = None
     keep: str = "device"
+    combine: JsonValue = None
+    partners: Annotated[JsonValue, Field(alias="with")] = None
 
     @property
     def period(self) -> int:

@@ -1,0 +1,1 @@
+"""Rules on the plan key ``synchronise``; fields are named ``synchronise.PLACE.KEY``."""

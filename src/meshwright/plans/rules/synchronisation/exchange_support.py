@@ -1,0 +1,137 @@
+"""Refuse what ``synchronise`` does not do yet, by name. The table ``NOT_SUPPORTED`` shrinks as support grows."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from meshwright.errors import Problem
+from meshwright.plans.forms.long import NOT_YET
+from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.plans.synchronisation.plan_axes import sharded_axes
+from meshwright.plans.synchronisation.synchronisation import NEVER, PeriodRule, Synchronisation
+from meshwright.schedules.choice import validates_afterwards
+from meshwright.stack.state_types import types_of
+from meshwright.workload.optimizers import OPTIMIZERS
+
+SUPPORTED = False
+"""Whether any entry is: False until runs, predictions and simulations have exchanges."""
+FIELD = "synchronise"
+Refusal = tuple[str, object, str, str]
+"""Key, value, rule, suggestion."""
+
+
+def entries_at_all(case: RuleInput) -> Iterator[Problem]:
+    """Refuse the whole key."""
+    if case.plan.synchronise and not SUPPORTED:
+        yield Problem(FIELD, _count(case), NOT_YET, "take it out")
+
+
+def keys_of_entries(case: RuleInput) -> Iterator[Problem]:
+    """Refuse keys of entries, and states of unusual types."""
+    for place, entry in enumerate(case.plan.synchronise):
+        for refusal in OF_ENTRIES:
+            for key, value, rule, hint in refusal(case, entry):
+                yield Problem(f"{FIELD}.{place}.{key}", value, f"{rule} {NOT_YET}", hint)
+
+
+def parts_of_plans(case: RuleInput) -> Iterator[Problem]:
+    """Refuse other parts of the plan together with entries."""
+    if not case.plan.synchronise:
+        return
+    for what, refusal in NOT_SUPPORTED.items():
+        value = refusal(case)
+        if value:
+            yield Problem(
+                FIELD, _count(case), f"{what} ({value}): with synchronise it {NOT_YET}", "take one out"
+            )
+
+
+def _count(case: RuleInput) -> str:
+    return f"{len(case.plan.synchronise)} entries"
+
+
+def _lists(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
+    if not isinstance(entry.over, str):
+        yield "over", list(entry.over), "an exchange over several axes at a time", "over: dp_replicate"
+
+
+def _partners(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
+    if entry.partners is not None:
+        yield "with", str(entry.partners), "an exchange with some of the ranks", "take with out"
+    if entry.combine is not None:
+        yield "combine", str(entry.combine), "another combination than the weighted mean", "take combine out"
+
+
+def _periods(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
+    if entry.every == NEVER:
+        yield "every", NEVER, "training apart", "every: 1000"
+    if isinstance(entry.every, PeriodRule) and entry.every.probability is not None:
+        yield "every.probability", entry.every.probability, "a random period", "every: 10"
+
+
+def _narrow_moments(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
+    workload = case.workload
+    if workload is None:
+        return
+    types = types_of(case.stack, workload.precision, case.plan.written_types)
+    for key in entry.states:
+        kind = getattr(types, key, "fp32") if key.endswith("moment") else "fp32"
+        if kind != "fp32" and key in workload.optimizer.moments:
+            yield "state", entry.state, f"an average of a {key} in {kind}", f"dtypes.{key}: fp32"
+
+
+OF_ENTRIES: tuple[Callable[[RuleInput, Synchronisation], Iterator[Refusal]], ...] = (
+    _lists,
+    _partners,
+    _periods,
+    _narrow_moments,
+)
+
+
+def _shares(case: RuleInput) -> object:
+    layout = case.layout
+    return (
+        (layout.batch_share and f"batch_share {list(layout.batch_share)}")
+        or (layout.state_share not in (None, "even") and f"state_share {list(layout.state_share or ())}")
+        or None
+    )
+
+
+def _host(case: RuleInput) -> object:
+    if case.plan.in_chunks:
+        return "offload.manager"
+    return "offload" if case.plan.host_shares.some else None
+
+
+def _validated_after(case: RuleInput) -> object:
+    after = validates_afterwards(case.plan.choice, case.stack.validates_step_afterwards, case.pp)
+    return "step_validation: after" if after else None
+
+
+def _adapters_apart(case: RuleInput) -> object:
+    workload = case.workload
+    adapter = None if workload is None else workload.adapter
+    return adapter.form if adapter is not None and adapter.of_each_replica else None
+
+
+def _forward_only(case: RuleInput) -> object:
+    optimizer = case.plan.workload.optimizer_in_full
+    return optimizer.name if optimizer.forward_only else None
+
+
+def _whole_matrices(case: RuleInput) -> object:
+    optimizer = case.plan.workload.optimizer_in_full
+    of_matrices = optimizer.name in OPTIMIZERS and optimizer.kind.of_matrices
+    return optimizer.name if of_matrices and sharded_axes(case.plan, case.layout) else None
+
+
+NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
+    "several layouts": lambda case: len(case.plan.layouts) > 1 and f"{len(case.plan.layouts)} of them",
+    "uneven shares of batch or states": _shares,
+    "model states on the host": _host,
+    "steps that are validated afterwards": _validated_after,
+    "adapters that differ by replica": _adapters_apart,
+    "an optimizer without backward passes": _forward_only,
+    "an optimizer of whole matrices with sharded states": _whole_matrices,
+    "several chains of stages": lambda case: case.plan.pipeline.chains > 1 and case.plan.choice.name,
+}
+"""Parts of a plan with the value that is refused; nothing where there is none."""
+UNSUPPORTED_RULES: tuple[Rule, ...] = (entries_at_all, keys_of_entries, parts_of_plans)

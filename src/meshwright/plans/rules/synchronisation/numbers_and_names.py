@@ -1,0 +1,138 @@
+"""Ranges of the numbers, and the known names, of an entry of ``synchronise``, by the path of their keys."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from meshwright.errors import Problem, nearest
+from meshwright.plans.synchronisation.compression import FORMATS, PATTERNS, ROUNDINGS
+from meshwright.plans.synchronisation.outer_optimizer import OUTERS
+from meshwright.plans.synchronisation.synchronisation import (
+    AXES,
+    FRAGMENT_PATTERNS,
+    HOMES,
+    NEVER,
+    NO_OUTER,
+    OWNS,
+    STATES,
+    WEIGHTS,
+    Synchronisation,
+)
+
+MOST = 10**9
+"""The largest whole number."""
+CASTS = ("bf16", "fp16", "fp32")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRule:
+    """Legal values of a number, in words and as a test, with an example."""
+
+    rule: str
+    legal: Callable[[float], bool]
+    example: str
+
+
+def _whole(least: int, example: int) -> NumberRule:
+    return NumberRule(
+        f"must be a whole number from {least} to {MOST}",
+        lambda value: isinstance(value, int) and least <= value <= MOST,
+        str(example),
+    )
+
+
+def _positive(example: str) -> NumberRule:
+    return NumberRule("must be above 0", lambda value: value > 0, example)
+
+
+def _share(example: str) -> NumberRule:
+    return NumberRule("must be above 0 and at most 1", lambda value: 0 < value <= 1, example)
+
+
+def _momentum(example: str) -> NumberRule:
+    return NumberRule("must be from 0 to below 1", lambda value: 0 <= value < 1, example)
+
+
+NUMBERS: Mapping[str, NumberRule] = {
+    "every": _whole(1, 100),
+    "every.qsr.base": _whole(1, 4),
+    "every.qsr.alpha": _positive("0.0175"),
+    "fragments": _whole(1, 8),
+    "fragments.count": _whole(1, 8),
+    "delay": _whole(0, 5),
+    "merge": NumberRule("must be from 0 to 1", lambda value: 0 <= value <= 1, "0.5"),
+    "compress.ternary.clip": _positive("2.5"),
+    "compress.low_rank": _whole(1, 4),
+    "compress.low_rank.budget": _whole(1, 4),
+    "compress.dct.chunk": _whole(1, 64),
+    "compress.dct.keep": _whole(1, 8),
+    "compress.dct.momentum": _momentum("0.999"),
+    "compress.select.keep": _share("0.25"),
+    "compress.select.momentum": _momentum("0.999"),
+    "compress.top_k": _share("0.01"),
+    "compress.random_k": _share("0.01"),
+    "compress.sketch.width": NumberRule(
+        "must be above 0 and at most 100", lambda value: 0 < value <= 100, "0.1"
+    ),
+    "compress.sketch.rows": _whole(1, 3),
+    "compress.lsh.hashes": _whole(1, 6),
+    "compress.lsh.width": _whole(1, 16),
+    "compress.lsh.distinct": _share("0.2"),
+    "compress.bucket": _whole(1, 1024),
+    "outer.momentum.clip": _positive("1.0"),
+    "outer.momentum.momentum": _momentum("0.9"),
+    "outer.nesterov.momentum": _momentum("0.9"),
+    "outer.adam.epsilon": _positive("1.0e-8"),
+    "outer.adam.betas.0": _momentum("0.9"),
+    "outer.adam.betas.1": _momentum("0.999"),
+    **{f"outer.{name}.lr": _positive("0.7") for name in OUTERS},
+}
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "state": STATES,
+    "over": AXES,
+    "every": (NEVER,),
+    "own": OWNS,
+    "weigh": WEIGHTS,
+    "keep": HOMES,
+    "fragments.pattern": FRAGMENT_PATTERNS,
+    "outer": (NO_OUTER,),
+    "compress.quantise": FORMATS,
+    "compress.rounding": ROUNDINGS,
+    "compress.cast": CASTS,
+    "compress.select.pattern": PATTERNS,
+}
+MEANT = {
+    "outer": (*OUTERS, NO_OUTER),
+    "every": ("a whole number", "{qsr: {base: 4, alpha: 0.0175}}"),
+}
+"""What may stand in the place of a name of these keys."""
+
+
+def values(entry: Synchronisation) -> dict[str, object]:
+    """Return every value of an entry by its dotted path; list items by their place."""
+    return dict(_leaves(entry.to_data(), ""))
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    inside = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list) and path.startswith("outer")
+        else ()
+    )
+    yield path, value
+    for key, item in inside:
+        yield from _leaves(item, f"{path}.{key}" if path else str(key))
+
+
+def number_and_name_problems(field: str, entry: Synchronisation) -> Iterator[Problem]:
+    """Yield numbers out of range and unknown names of the entry at ``field``."""
+    for path, value in values(entry).items():
+        key = path.rpartition(".")[2]
+        number, names = NUMBERS.get(path), NAMES.get(path)
+        if isinstance(value, str) and names is not None and value not in names:
+            hint = f"{key}: {'|'.join(MEANT[path])}" if path in MEANT else nearest(value, names)
+            yield Problem(f"{field}.{path}", value, "unknown name", hint)
+        elif number is not None and isinstance(value, int | float) and not number.legal(value):
+            hint = number.example if key.isdigit() else f"{key}: {number.example}"
+            yield Problem(f"{field}.{path}", value, number.rule, hint)

@@ -1,0 +1,112 @@
+"""What ``synchronise`` does not do yet is refused by name, alone and with other parts of a plan."""
+
+import pytest
+from plan_cases import DENSE, changed, cluster, graph, short_plan
+
+from meshwright.plans.forms.conversion import expand
+from meshwright.plans.rules.check_plan import check_plan
+from meshwright.plans.rules.rule_input import RuleInput
+from meshwright.plans.rules.synchronisation import exchange_support
+from meshwright.plans.rules.synchronisation.exchange_support import (
+    NOT_SUPPORTED,
+    keys_of_entries,
+    parts_of_plans,
+)
+from meshwright.stack.load import load_stack
+
+ENTRY = {"state": "parameter", "over": "dp_replicate"}
+LAYOUT = {"dp_replicate": 32, "tp": 2}
+
+
+def plan(entry=ENTRY, layout=None, **keys):
+    keys = {"sharding": "none", "stack": "generic"} | keys
+    return expand(short_plan(layout or LAYOUT, synchronise=(entry,), **keys), DENSE)
+
+
+def case(this):
+    return RuleInput(this, graph(DENSE), cluster(64), load_stack("generic"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys", "key"),
+    [
+        ({"over": ("dp_replicate", "dp_shard")}, {}, "over"),
+        ({"with": "pairs"}, {}, "with"),
+        ({"with": {"graph": "ring"}}, {}, "with"),
+        ({"combine": {"trimmed_mean": 1}}, {}, "combine"),
+        ({"every": "never"}, {}, "every"),
+        ({"every": {"probability": 0.1}}, {}, "every.probability"),
+        ({"state": "first_moment"}, {"dtypes": {"first_moment": "bf16"}}, "state"),
+        ({"state": "optimizer"}, {"dtypes": {"second_moment": "fp8"}}, "state"),
+    ],
+)
+def test_keys_of_entries_are_refused(entry, keys, key):
+    (problem,) = keys_of_entries(case(plan(ENTRY | entry, **keys)))
+    assert problem.field == f"synchronise.0.{key}"
+    assert "not supported yet" in problem.rule
+    assert problem.suggestion
+
+
+def test_narrow_moments_that_no_entry_names_are_fine():
+    assert list(keys_of_entries(case(plan(dtypes={"first_moment": "bf16"})))) == []
+    assert list(keys_of_entries(case(plan(ENTRY | {"state": "second_moment"})))) == []
+
+
+def _two_layouts():
+    this = plan()
+    data = this.model_dump(by_alias=True)
+    return changed(
+        this,
+        layouts=data["layouts"] | {"second": data["layouts"]["main"]},
+        layers=data["layers"] | {"head": {"layout": "second"}},
+    )
+
+
+def _shares():
+    this = plan()
+    layouts = this.model_dump(by_alias=True)["layouts"]
+    return changed(this, layouts={"main": layouts["main"] | {"batch_share": (1,) * 31 + (33,)}})
+
+
+PARTS = {
+    "several layouts": _two_layouts,
+    "uneven shares of batch or states": _shares,
+    "model states on the host": lambda: plan(offload={"optimizer": "all"}),
+    "steps that are validated afterwards": lambda: plan(
+        layout={"pp": 2, "dp_replicate": 32},
+        pipeline={"schedule": {"name": "1f1b", "step_validation": "after"}},
+    ),
+    "adapters that differ by replica": lambda: plan(
+        workload={"task": "lora", "adapter": {"form": "hd-pissa", "rank": 2}}
+    ),
+    "an optimizer without backward passes": lambda: plan(workload={"optimizer": "zo-sgd"}),
+    "an optimizer of whole matrices with sharded states": lambda: plan(
+        layout={"dp_replicate": 4, "dp_shard": 16}, sharding="zero1", workload={"optimizer": "muon"}
+    ),
+    "several chains of stages": lambda: plan(
+        layout={"pp": 2, "dp_replicate": 32}, pipeline={"schedule": "dualpipe", "virtual_stages": 2}
+    ),
+}
+
+
+@pytest.mark.parametrize("part", NOT_SUPPORTED)
+def test_parts_of_plans_are_refused(part):
+    refused = PARTS[part]()
+    (problem,) = parts_of_plans(case(refused))
+    assert problem.field == "synchronise"
+    assert problem.rule.startswith(part)
+    assert problem.suggestion
+    assert list(parts_of_plans(case(refused.model_copy(update={"synchronise": ()})))) == []
+
+
+def test_usual_plans_have_all_parts():
+    assert list(parts_of_plans(case(plan()))) == []
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_one_switch_refuses_every_entry(monkeypatch, supported):
+    monkeypatch.setattr(exchange_support, "SUPPORTED", supported)
+    found = check_plan(plan(), graph(DENSE), cluster(64), load_stack("generic"))
+    assert [problem.field for problem in found] == ([] if supported else ["synchronise"])
+    without = plan().model_copy(update={"synchronise": ()})
+    assert check_plan(without, graph(DENSE), cluster(64), load_stack("generic")) == []
