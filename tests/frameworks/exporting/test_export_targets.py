@@ -15,7 +15,6 @@ from meshwright.frameworks.option_names import option_names
 from meshwright.plans.forms.host_offload import Offload
 from meshwright.plans.forms.long import DeviceGroup, LayerRule, LongPlan, Schedule
 from meshwright.plans.layers.plan_of_layout import replicas
-from meshwright.plans.rules.synchronisation import exchange_support
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 
 WITHOUT_STACK = ("accelerate",)
@@ -135,8 +134,7 @@ def test_what_no_launcher_can_say_is_refused_by_name(field: str, target: str) ->
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_entries_that_we_run_are_refused_by_name(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_support, "SUPPORTED", True)
+def test_entries_that_we_run_are_refused_by_name(target: str) -> None:
     this = case(sharding="zero3")
     changes = REFUSED_BY_ALL["synchronise"](this.plan)
     assert problem_fields(replace(this, plan=long_form(this.plan, **changes)), target) == {"synchronise"}

@@ -6,10 +6,10 @@ import torch
 from injected_fault import Fault
 from state_space_plans import HYBRID, TENSORS
 
+from meshwright.program.rank_units import unit_layout
 from meshwright.runtime.kernels.state_space import state_space
 from meshwright.runtime.kernels.state_space.gated_input_norm import GatedInputNormKernel
 from meshwright.runtime.kernels.state_space.state_space_recurrence import Recurrence
-from meshwright.runtime.state import unit_layout
 
 
 def states_begin_again_with_a_block():

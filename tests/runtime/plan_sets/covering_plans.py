@@ -181,7 +181,7 @@ class Proven:
             "recompute": self.recompute,
             "dtypes": dict(self.dtypes) or None,
             "offload": passes | dict(self.on_host) or None,
-            "synchronise": tuple(entry.model_dump() for entry in self.synchronise),
+            "synchronise": tuple(entry.model_dump(by_alias=True) for entry in self.synchronise),
         }
 
 

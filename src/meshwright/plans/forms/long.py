@@ -89,11 +89,6 @@ class States(Strict):
     gradient: tuple[ShardAxis, ...] = ()
     optimizer: tuple[ShardAxis, ...] = ()
 
-    @property
-    def axes(self) -> frozenset[ShardAxis]:
-        """The axes over which some state is sharded."""
-        return frozenset((*self.parameter, *self.gradient, *self.optimizer))
-
 
 class Layout(Strict):
     """The device mesh of one group. ``order``: fastest varying axis first; ``node_order``: nodes as they are filled.

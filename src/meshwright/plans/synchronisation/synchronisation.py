@@ -156,5 +156,7 @@ def loose_axes(entries: Iterable[Synchronisation], sharded: Collection[str]) -> 
     """
     entries = tuple(entries)
     exact = {*sharded, *(entry.axis for entry in entries if entry.state == "gradient")}
-    loose = (entry.axis for entry in entries if entry.state == "parameter" and entry.axis not in exact)
+    loose = (
+        entry.axis for entry in entries if entry.state == "parameter" and entry.axis not in {*exact, "ep"}
+    )
     return tuple(dict.fromkeys(loose))

@@ -23,7 +23,7 @@ from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
-from meshwright.plans.synchronisation.synchronisation import loose_axes
+from meshwright.plans.synchronisation.plan_axes import loose_axes_of_plan
 from meshwright.play.in_flight import most_in_flight
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.local_shape import LocalShape, Mode, Number
@@ -168,7 +168,7 @@ def _step_plan(
         optimizer_elements=counted,
         table_shape=(model.architecture.vocab, model.architecture.hidden),
         synchronise=plan.synchronise,
-        loose=loose_axes(plan.synchronise, plan.states.axes),
+        loose=loose_axes_of_plan(plan),
     )
 
 

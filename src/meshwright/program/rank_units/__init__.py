@@ -1,1 +1,1 @@
-"""What a rank holds, as flat buffers: units of tensors, their places, and the shard of each rank."""
+"""Flat buffers of a rank: units of tensors, their places, and the shard of each rank."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import ceil, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from meshwright.model.operators.operator_types import LowRank, Operator, Parameter
 from meshwright.model.transforms.lora_adapters import stacked_shape
@@ -25,9 +25,6 @@ from meshwright.program.local_shape import LocalShape
 from meshwright.program.model_states.state_elements import DENSE_MESH, StateMesh, is_partial
 from meshwright.program.model_states.uneven_shards import shard_bounds
 from meshwright.program.pass_items import Collective
-
-if TYPE_CHECKING:
-    import torch
 
 Interval = tuple[int, int]
 
@@ -52,12 +49,12 @@ class Place(NamedTuple):
     stop: int
     shape: tuple[int, ...]
 
-    def of(self, buffer: "torch.Tensor") -> "torch.Tensor":
+    def of(self, buffer: Any) -> Any:
         """Return the parameter's view of a buffer of the unit."""
         return buffer[self.start : self.stop].view(self.shape)
 
 
-def adjacent(buffer: "torch.Tensor", places: Sequence[Place]) -> "torch.Tensor":
+def adjacent(buffer: Any, places: Sequence[Place]) -> Any:
     """Return adjacent matrices of a buffer as one: (sum of outputs, inputs)."""
     return buffer[places[0].start : places[-1].stop].view(-1, places[0].shape[-1])
 

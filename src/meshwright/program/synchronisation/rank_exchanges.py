@@ -13,7 +13,7 @@ from math import prod
 from meshwright.plans.synchronisation.fragments import fragment_of_layer
 from meshwright.plans.synchronisation.synchronisation import Fragments, Synchronisation
 from meshwright.program.pass_items import Collective
-from meshwright.program.program import Program
+from meshwright.program.program import Program, Stage
 from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
 from meshwright.program.rank_units.unit_layout import Tensor
 from meshwright.program.synchronisation.exchange_legs import exchange_legs
@@ -37,7 +37,7 @@ class HeldStretch:
 
 @dataclass(frozen=True)
 class ExchangeMessage:
-    """What a rank sends of one state and one mesh; ``collectives`` carry it over ``axes`` of a part."""
+    """The stretches that a rank sends of one state and one mesh; ``collectives`` carry them over ``axes`` of a part."""
 
     state: str
     part: int
@@ -154,5 +154,15 @@ def fragment_layers(program: Program, entry: int, fragment: int) -> frozenset[in
 
 
 def model_layers(program: Program) -> int:
-    """Return the number of decoder layers; all chains have the same ones."""
-    return 1 + max((max(stage.layers) for stage in program.stages if stage.layers), default=-1)
+    """Return the number of decoder layers, without multi-token prediction."""
+    found = (
+        number
+        for stage in program.stages
+        for number, block in zip(stage.layers, _layer_blocks(program, stage), strict=True)
+        if not program.blocks[block].predicts_further
+    )
+    return 1 + max(found, default=-1)
+
+
+def _layer_blocks(program: Program, stage: Stage) -> list[int]:
+    return [block for block in stage.blocks if program.blocks[block].kind == "layer"]

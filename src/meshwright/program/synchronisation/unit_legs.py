@@ -64,3 +64,12 @@ def unit_shard(program: Program, rank: int, unit: UnitPlan) -> tuple[Stretch, ..
     layout = unit.layout
     own = RankUnits(program, rank).place_in(layout.mesh.shard, unit.part) if layout.parts > 1 else 0
     return unit_stretches(unit, own)
+
+
+def stretch_places(unit: UnitPlan, part: int) -> list[slice]:
+    """Return the places of the stretches of one rank's shard in the whole unit."""
+    starts = unit.layout.places
+    return [
+        slice(starts[name].start + of.start, starts[name].start + of.stop)
+        for name, of, _ in unit.layout.spans(part)
+    ]

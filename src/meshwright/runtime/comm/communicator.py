@@ -121,6 +121,7 @@ class Communicator:
         splits: Splits | None = None,
         by: CollectiveKind | None = None,
         continues: bool = False,
+        encoded: bool = False,
     ) -> Work:
         """Start a collective and return its handle.
 
@@ -130,30 +131,21 @@ class Communicator:
         elements where buffers are padded. ``width`` is the Program's bytes per element. ``largest`` takes the maximum
         instead of the sum. ``root`` is the rank that receives a reduction, or broadcasts. ``by`` is the operation that
         does it, if another one than the item names; if it ``continues`` one that was logged, it is not logged again.
+        ``encoded``: the item counts bytes of encoded values, not those of this run's buffers.
         """
         group = self.groups.over_axes[self.kind, item.part, item.axes]
         if elements is None:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
+        size = float(item.logical_bytes) if encoded else elements * width
         if not continues:
-            self._note(item.kind, item.axes, item.what, elements * width, group.ranks, routed=item.routed)
-        assert continues or item.routed or elements * width == item.logical_bytes, (
-            f"{self.current.text}: {item.kind} of {item.what} moves {elements * width} bytes, "
+            self._note(item.kind, item.axes, item.what, size, group.ranks, routed=item.routed)
+        assert continues or item.routed or size == item.logical_bytes, (
+            f"{self.current.text}: {item.kind} of {item.what} moves {size} bytes, "
             f"the Program says {item.logical_bytes}"
         )
         what = f"{item.kind} of {item.what}"
         with self.naming(what, group.ranks):
             work = self._begin(by or item.kind, tensor, out, group.handle, largest, root, splits)
-        return NamedWork(work, self, what, group.ranks)
-
-    def start_encoded(
-        self, item: Collective, tensor: torch.Tensor, out: torch.Tensor | None, splits: Splits | None
-    ) -> Work:
-        """Start a collective of encoded values: the item counts their bytes, not those of the buffers of this run."""
-        group = self.groups.over_axes[self.kind, item.part, item.axes]
-        self._note(item.kind, item.axes, item.what, float(item.logical_bytes), group.ranks)
-        what = f"{item.kind} of {item.what}"
-        with self.naming(what, group.ranks):
-            work = self._begin(item.kind, tensor, out, group.handle, splits=splits)
         return NamedWork(work, self, what, group.ranks)
 
     def _begin(

@@ -127,6 +127,7 @@ class EmulatedCommunicator(Communicator):
         splits: Splits | None = None,
         by: CollectiveKind | None = None,
         continues: bool = False,
+        encoded: bool = False,
     ) -> Work:
         """Start a collective of the step, leaving the tensors unchanged. Before the step begins it takes no time."""
         if self.clock.origin is None:

@@ -19,9 +19,9 @@ from meshwright.model.named_tensors import is_matrix
 from meshwright.program.lowering.step_collectives import LOSS_BYTES
 from meshwright.runtime.state.noise import noise_key
 from meshwright.runtime.state.parameter_lifecycle import StepStates
+from meshwright.runtime.state.parameter_update import refresh
 from meshwright.runtime.state.perturbation import Change, change_by_noise
 from meshwright.runtime.state.post_validation import StepResult
-from meshwright.runtime.state.refreshed_parameters import refresh
 from meshwright.schedules.action import Action
 from meshwright.schedules.forward_only_lists import is_second_half
 from meshwright.workload.optimizer_choice import Optimizer

@@ -17,9 +17,9 @@ from meshwright.runtime.executor.rank_plan import RankPlan, dealt
 from meshwright.runtime.state.base_change_update import BaseChanges
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
+from meshwright.runtime.state.parameter_update import refresh
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
-from meshwright.runtime.state.refreshed_parameters import refresh
-from meshwright.runtime.synchronisation.synchroniser import Synchroniser
+from meshwright.runtime.synchronisation.rank_exchange_steps import Synchroniser
 from meshwright.schedules.action import Action
 
 WORLD = ("world",)

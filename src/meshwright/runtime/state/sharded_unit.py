@@ -95,7 +95,9 @@ class Unit:
             self.whole = own[: self.layout.size].to(self.precision.compute)
             return
         if items[0].entry is not None:
-            yield from self._gather_encoded(items[0])
+            assert self.codecs is not None
+            flat = yield from self.codecs.gather(items[0], self.owned)
+            self.whole = flat.to(self.precision.compute)
             return
         if self._rows is None:
             size = self.layout.size if self.layout.weights else self.layout.parts * len(own)
@@ -108,25 +110,6 @@ class Unit:
             self._rows = None
         elif self.stays_whole and own.dtype == self.owned.dtype:
             self.owned = self._rows[self.layout.row(self.part)]
-
-    def _gather_encoded(self, item: Collective) -> Steps:
-        """Gather parameters as a codec has them; ``owned`` stays exact."""
-        assert self.codecs is not None
-        stretches = yield from self.codecs.gather(item, self.owned)
-        flat = torch.zeros(self.layout.size, dtype=self.precision.master, device=self.device)
-        self._put_stretches(flat, stretches)
-        self.whole = flat.to(self.precision.compute)
-
-    def _places_of_shards(self) -> Iterator[slice]:
-        """Yield the places of all stretches of all shards in the flat buffer."""
-        for part in range(self.layout.parts):
-            for name, of, _ in self.layout.spans(part):
-                start = self._places[name].start
-                yield slice(start + of.start, start + of.stop)
-
-    def _put_stretches(self, flat: torch.Tensor, stretches: Sequence[torch.Tensor]) -> None:
-        for place, values in zip(self._places_of_shards(), stretches, strict=True):
-            flat[place] = values
 
     def _shard_to_gather(self) -> torch.Tensor:
         return self.owned
@@ -169,7 +152,8 @@ class Unit:
             item = left.pop(0)
             assert item.axes == self.layout.mesh.shard, item
             if item.entry is not None:
-                yield from self._scatter_encoded(item, gradient, shard)
+                assert self.codecs is not None
+                yield from self.codecs.scatter(item, gradient, shard)
             elif self.layout.weights:
                 yield from reduce_to_shards(
                     self.communicator, item, self.layout, gradient, self.gradient_width
@@ -185,19 +169,9 @@ class Unit:
             legs = [item]
             while left and (left[0].entry, left[0].axes) == (item.entry, item.axes):
                 legs.append(left.pop(0))
-            yield from self._sum_encoded(legs, shard)
+            assert self.codecs is not None
+            yield from self.codecs.sum(legs, shard)
         self._keep(shard)
-
-    def _scatter_encoded(self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor) -> Steps:
-        assert self.codecs is not None
-        stretches = [gradient[place] for place in self._places_of_shards()]
-        sums = yield from self.codecs.scatter(item, stretches)
-        _fill(shard, sums)
-
-    def _sum_encoded(self, legs: Sequence[Collective], shard: torch.Tensor) -> Steps:
-        assert self.codecs is not None
-        sums = yield from self.codecs.sum(legs, shard)
-        _fill(shard, sums)
 
     def _keep(self, shard: torch.Tensor) -> None:
         self.reduced = shard if self.reduced is None or not self.accumulates else self.reduced.add_(shard)
@@ -227,14 +201,6 @@ class Unit:
     def spans(self) -> Iterator[tuple[str, slice, slice]]:
         """Yield the parts of parameters in this shard: (name, slice of the flat parameter, slice of the shard)."""
         return self.layout.spans(self.part)
-
-
-def _fill(shard: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
-    """Copy parts into a shard, one behind the other; padding stays."""
-    at = 0
-    for part in parts:
-        shard[at : at + len(part)] = part
-        at += len(part)
 
 
 def shared_elements(layout: UnitLayout, part: int) -> int:

@@ -60,7 +60,7 @@ class MessageExchange:
 
     @property
     def fresh(self) -> bool:
-        """This rank's own values of now count, with those of the others from before."""
+        """Its own change of now counts for a rank, with those of the others from before."""
         return self.entry.own == "fresh"
 
     def begin(

@@ -13,16 +13,23 @@ from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import UnitPlan
 from meshwright.program.synchronisation.exact_entries import entries_by_axis
-from meshwright.program.synchronisation.unit_legs import unit_legs, unit_shard, unit_shards, whole_items
+from meshwright.program.synchronisation.unit_legs import (
+    stretch_places,
+    unit_legs,
+    unit_shard,
+    unit_shards,
+    whole_items,
+)
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.synchronisation.draw_key import DrawKey
 from meshwright.runtime.synchronisation.encoded_shards import EncodedShards
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
-from meshwright.runtime.synchronisation.group_transport import GroupTransport, LegWork
+from meshwright.runtime.synchronisation.group_legs import GroupTransport, LegWork
 from meshwright.runtime.synchronisation.leg import Legs
 
-Steps = Generator[LegWork, None, list[torch.Tensor]]
+Legwork = Generator[LegWork, None, list[torch.Tensor]]
+Steps = Generator[LegWork, None, None]
 
 
 @dataclass
@@ -45,7 +52,9 @@ class UnitCodecs:
             self.communicator.place_in(self.unit.layout.mesh.shard) if self.unit.layout.parts > 1 else 0
         )
         self.own = [stretch.elements for stretch in unit_shard(self.program, rank, self.unit)]
-        self.every = [[stretch.elements for stretch in shard] for shard in unit_shards(self.unit)]
+        self.places = [
+            place for part in range(self.unit.layout.parts) for place in stretch_places(self.unit, part)
+        ]
 
     def prepare(self, seed: int, finished_steps: Callable[[], int]) -> None:
         """Make the codecs of all entries that apply to the unit, so that their states exist."""
@@ -71,21 +80,30 @@ class UnitCodecs:
         key = self._reduction_key(entry, ranks.index(self.communicator.rank))
         encoded, held = self._sum(entry, len(ranks)), sum(self.own)
         pending = encoded.begin(list(shard[:held].split(self.own)), [1.0] * len(ranks), key)
-        return self._run(encoded.legs(pending), items)
+        _fill(shard, (yield from self._run(encoded.legs(pending), items)))
 
-    def scatter(self, item: Collective, gradient: Sequence[torch.Tensor]) -> Steps:
-        """Add up every shard on its owner, in place of a reduce-scatter. ``gradient``: all stretches of all shards."""
+    def scatter(self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor) -> Steps:
+        """Add up every shard on its owner, in place of a reduce-scatter. ``gradient``: that of the whole unit, flat."""
         entry = _entry_of([item])
-        shards = self._shards(entry, "gradient")
         key = self._reduction_key(entry, self.own_place)
-        return self._run(shards.reduce(item, gradient, key), [item])
+        stretches = [gradient[place] for place in self.places]
+        _fill(
+            shard,
+            (yield from self._run(self._shards(entry, "gradient").reduce(item, stretches, key), [item])),
+        )
 
-    def gather(self, item: Collective, owned: torch.Tensor) -> Steps:
-        """Return all stretches of all shards."""
+    def gather(self, item: Collective, owned: torch.Tensor) -> Generator[LegWork, None, torch.Tensor]:
+        """Return the whole unit as all ranks decode it, flat."""
         entry = _entry_of([item])
         key = DrawKey(seed=self.seed, step=self.finished_steps(), entry=entry, rank=self.own_place)
         values = owned[: sum(self.own)].split(self.own)
-        return self._run(self._shards(entry, "parameter").gather(item, values, key), [item])
+        found = yield from self._run(self._shards(entry, "parameter").gather(item, values, key), [item])
+        flat = torch.zeros(
+            self.unit.layout.size, dtype=self.precision.master, device=self.communicator.device
+        )
+        for place, part in zip(self.places, found, strict=True):
+            flat[place] = part
+        return flat
 
     def states(self) -> dict[str, torch.Tensor]:
         """Return the live tensors that a checkpoint saves, by name."""
@@ -118,7 +136,7 @@ class UnitCodecs:
         number = self.counts[entry] = self.counts.get(entry, -1) + 1
         return DrawKey(seed=self.seed, step=number, entry=entry, rank=place, exchange=number)
 
-    def _run(self, legs: Legs[list[torch.Tensor]], items: Sequence[Collective]) -> Steps:
+    def _run(self, legs: Legs[list[torch.Tensor]], items: Sequence[Collective]) -> Legwork:
         """Run legs over the process group; each is yielded after it has started."""
         transport, received = GroupTransport(self.communicator, items), None
         while True:
@@ -129,6 +147,14 @@ class UnitCodecs:
             work = LegWork(transport.start(leg))
             yield work
             received = work.result()
+
+
+def _fill(shard: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+    """Copy parts into a shard, one behind the other; padding stays."""
+    at = 0
+    for part in parts:
+        shard[at : at + len(part)] = part
+        at += len(part)
 
 
 def _entry_of(items: Sequence[Collective]) -> int:

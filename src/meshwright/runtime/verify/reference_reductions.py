@@ -17,7 +17,7 @@ from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
 from meshwright.program.synchronisation.exact_entries import entries_by_axis
 from meshwright.program.synchronisation.exchange_weights import DATA_AXES
 from meshwright.program.synchronisation.islands import on_both_meshes
-from meshwright.program.synchronisation.unit_legs import unit_shard, unit_shards
+from meshwright.program.synchronisation.unit_legs import stretch_places, unit_shard, unit_shards
 from meshwright.runtime.comm.process_groups import EXPERT_RANKS
 from meshwright.runtime.state.shard_pieces import places_of
 from meshwright.runtime.synchronisation.draw_key import DrawKey
@@ -95,14 +95,14 @@ class VirtualReductions:
         """Replace a rank's own shard of a unit by what others decode."""
         shards = self._shards(unit, entry, "parameter")
         key = DrawKey(seed=self.seed, step=finished_steps, entry=entry, rank=unit.place)
-        flat = self._flat(unit.plan, tensors)
+        flat = _flat(unit.plan, tensors)
         spans = list(unit.plan.layout.spans(unit.place))
         numbers = shards.numbers[unit.place]
         for number, (name, of, _) in zip(numbers, spans, strict=True):
             start = unit.plan.layout.places[name].start
             here = slice(start + of.start, start + of.stop)
             flat[here] = shards.roundtrip(number, flat[here], key)
-        self._put(unit.plan, flat, found, [(name, of) for name, of, _ in spans])
+        _put(unit.plan, flat, found, [(name, of) for name, of, _ in spans])
 
     def reduce(self, gradients: Mapping[Replica, Tensors]) -> dict[str, torch.Tensor]:
         """Return the sum of all replicas' gradients, as the plan's codecs leave it."""
@@ -115,12 +115,12 @@ class VirtualReductions:
         for rank in self.ranks:
             for unit in self.units[rank]:
                 spans = [(name, of) for name, of, _ in unit.plan.layout.spans(unit.place)]
-                self._put(unit.plan, values[rank, unit.plan.name], total, spans)
+                _put(unit.plan, values[rank, unit.plan.name], total, spans)
         return total
 
     def _contribution(self, rank: int, unit: UnitPlan, gradients: Mapping[Replica, Tensors]) -> torch.Tensor:
         """Return what a rank computes of a unit, flat."""
-        return torch.stack([self._flat(unit, gradients[of]) for of in self._computed(rank, unit)]).sum(0)
+        return torch.stack([_flat(unit, gradients[of]) for of in self._computed(rank, unit)]).sum(0)
 
     def _computed(self, rank: int, unit: UnitPlan) -> tuple[Replica, ...]:
         """Return the replicas whose gradients of a unit a rank computes."""
@@ -194,12 +194,14 @@ class VirtualReductions:
             shards = self._shards(unit, entry, "gradient")
             flat = values[rank, unit.plan.name]
             stretches = [
-                flat[place] for part in range(unit.plan.layout.parts) for place in _places(unit.plan, part)
+                flat[place]
+                for part in range(unit.plan.layout.parts)
+                for place in stretch_places(unit.plan, part)
             ]
             item = Collective("all-to-all", (), 0, "")
             legs.append(shards.reduce(item, stretches, self._key(unit, entry, unit.place)))
         for unit, rank, sums in zip(units, group, run_in_process(legs), strict=True):
-            self._store(unit, values[rank, unit.plan.name], sums)
+            _store(unit, values[rank, unit.plan.name], sums)
 
     def _sums(
         self,
@@ -214,10 +216,10 @@ class VirtualReductions:
             own = unit_shard(self.program, rank, unit.plan)
             sums = unit.sums.setdefault(entry, EncodedSum(said, own, len(group), WIDE, CPU, self.seed))
             flat = values[rank, unit.plan.name]
-            stretches = [flat[place] for place in _places(unit.plan, unit.place)]
+            stretches = [flat[place] for place in stretch_places(unit.plan, unit.place)]
             legs.append(sums.legs(sums.begin(stretches, [1.0] * len(group), self._key(unit, entry, index))))
         for unit, rank, found in zip(units, group, run_in_process(legs), strict=True):
-            self._store(unit, values[rank, unit.plan.name], found)
+            _store(unit, values[rank, unit.plan.name], found)
 
     def _key(self, unit: VirtualUnit, entry: int, place: int) -> DrawKey:
         number = unit.count[entry] = unit.count.get(entry, -1) + 1
@@ -231,41 +233,33 @@ class VirtualReductions:
             unit.shards[entry, state] = EncodedShards(said, *made)
         return unit.shards[entry, state]
 
-    def _store(self, unit: VirtualUnit, flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
-        for place, part in zip(_places(unit.plan, unit.place), parts, strict=True):
-            flat[place] = part
 
-    def _flat(self, unit: UnitPlan, tensors: Tensors) -> torch.Tensor:
-        """Return a unit's tensors as a rank of tensor parallelism holds them, flat and padded."""
-        flat = torch.zeros(unit.layout.size, dtype=WIDE)
-        for tensor in unit.layout.tensors:
-            part = tensors[tensor.name].detach()[places_of(tensor.cuts, tensor.whole_shape)]
-            local = torch.zeros(tensor.shape, dtype=WIDE)
-            local[tuple(slice(0, n) for n in part.shape)] = part
-            place = unit.layout.places[tensor.name]
-            flat[place.start : place.stop] = local.flatten()
-        return flat
-
-    def _put(
-        self, unit: UnitPlan, flat: torch.Tensor, whole: Tensors, spans: Sequence[tuple[str, slice]]
-    ) -> None:
-        """Write spans of a flat unit into whole tensors."""
-        tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
-        for name, of in spans:
-            tensor, place = tensors[name], unit.layout.places[name]
-            here = places_of(tensor.cuts, tensor.whole_shape)
-            local = torch.zeros(tensor.shape, dtype=WIDE)
-            inner = tuple(slice(0, n) for n in whole[name][here].shape)
-            local[inner] = whole[name][here]
-            line = local.flatten()
-            line[of] = flat[place.start + of.start : place.start + of.stop]
-            whole[name][here] = line.view(tensor.shape)[inner]
+def _store(unit: VirtualUnit, flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+    for place, part in zip(stretch_places(unit.plan, unit.place), parts, strict=True):
+        flat[place] = part
 
 
-def _places(unit: UnitPlan, part: int) -> list[slice]:
-    """Return the places of a shard's stretches in a flat unit."""
-    starts = unit.layout.places
-    return [
-        slice(starts[name].start + of.start, starts[name].start + of.stop)
-        for name, of, _ in unit.layout.spans(part)
-    ]
+def _flat(unit: UnitPlan, tensors: Tensors) -> torch.Tensor:
+    """Return a unit's tensors as a rank of tensor parallelism holds them, flat and padded."""
+    flat = torch.zeros(unit.layout.size, dtype=WIDE)
+    for tensor in unit.layout.tensors:
+        part = tensors[tensor.name].detach()[places_of(tensor.cuts, tensor.whole_shape)]
+        local = torch.zeros(tensor.shape, dtype=WIDE)
+        local[tuple(slice(0, n) for n in part.shape)] = part
+        place = unit.layout.places[tensor.name]
+        flat[place.start : place.stop] = local.flatten()
+    return flat
+
+
+def _put(unit: UnitPlan, flat: torch.Tensor, whole: Tensors, spans: Sequence[tuple[str, slice]]) -> None:
+    """Write spans of a flat unit into whole tensors."""
+    tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
+    for name, of in spans:
+        tensor, place = tensors[name], unit.layout.places[name]
+        here = places_of(tensor.cuts, tensor.whole_shape)
+        local = torch.zeros(tensor.shape, dtype=WIDE)
+        inner = tuple(slice(0, n) for n in whole[name][here].shape)
+        local[inner] = whole[name][here]
+        line = local.flatten()
+        line[of] = flat[place.start + of.start : place.start + of.stop]
+        whole[name][here] = line.view(tensor.shape)[inner]

@@ -16,7 +16,7 @@ from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
 from meshwright.runtime.reference.expert_capacity import Bounded
 from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
-from meshwright.runtime.verify.reference_islands import VirtualIslands
+from meshwright.runtime.verify.reference_exchanges import VirtualIslands
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
 from meshwright.runtime.verify.reference_reductions import VirtualReductions
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES, two_loss_step

@@ -6,7 +6,6 @@ from plan_cases import DENSE, SPARSE, cluster, graph, short_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.rule_input import RuleInput
-from meshwright.plans.rules.synchronisation import exchange_support
 from meshwright.plans.rules.synchronisation.axis_rules import AXIS_RULES
 from meshwright.stack.load import load_stack
 
@@ -39,7 +38,6 @@ GOOD = [
     ((PARAMETER | OUTER, MOMENT, MOMENT | {"state": "second_moment", "every": 4}), {}),
     ((PARAMETER, PARAMETER | SHARD | {"every": 4}), {}),
     ((GRADIENT | {"compress": {"low_rank": 2}},), {}),
-    ((GRADIENT, PARAMETER | OUTER), {}),
     ((PARAMETER | OUTER,), {"layout": {"dp_shard": 64}, "sharding": "zero1"}),
     ((PARAMETER | {"every": 100} | OUTER, MOMENT), {"sharding": "zero3"}),
     ((PARAMETER | SHARD | {"compress": {"quantise": "int8"}},), {"sharding": "zero3"}),
@@ -70,6 +68,7 @@ BAD = [
     ),
     ((PARAMETER, MOMENT, MOMENT | {"state": "optimizer"}), {}, "2.state", "exchanges first_moment"),
     ((PARAMETER,), {"layout": {"dp_shard": 64}}, "0.over", "dp_replicate = 1: without outer"),
+    ((GRADIENT, PARAMETER | OUTER), {}, "1.state", "gradients cross dp_replicate in every step"),
     ((GRADIENT,), {"layout": {"dp_shard": 64}}, "0.over", "dp_replicate = 1: without outer"),
     ((TOKENS,), EXPERTS | {"layout": {"dp_shard": 64}}, "0.state", "ep = 1"),
     ((TOKENS,), {}, "0.state", "ep = 1"),
@@ -168,8 +167,7 @@ def test_unknown_names_stop_no_other_rule():
     assert fields == ["synchronise.0.state", "synchronise.0.over", "synchronise.1.fragments"]
 
 
-def test_checks_of_a_plan_name_all_problems_at_once(monkeypatch):
-    monkeypatch.setattr(exchange_support, "SUPPORTED", True)
+def test_checks_of_a_plan_name_all_problems_at_once():
     entries = (PARAMETER | {"delay": 2, "with": "pairs"}, MOMENT | SHARD)
     found = check_plan(plan(*entries), graph(DENSE), cluster(64), load_stack("generic"))
     assert [problem.field for problem in found] == [

@@ -6,7 +6,6 @@ from plan_cases import DENSE, changed, cluster, graph, short_plan
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.rule_input import RuleInput
-from meshwright.plans.rules.synchronisation import exchange_support
 from meshwright.plans.rules.synchronisation.exchange_support import (
     NOT_SUPPORTED,
     keys_of_entries,
@@ -83,6 +82,11 @@ PARTS = {
     "an optimizer of whole matrices with sharded states": lambda: plan(
         layout={"dp_replicate": 4, "dp_shard": 16}, sharding="zero1", workload={"optimizer": "muon"}
     ),
+    "encoded exchanges of what cp shards too": lambda: plan(
+        {"state": "gradient", "over": "dp_shard", "compress": {"quantise": "int8"}},
+        layout={"dp_shard": 32, "cp": 2},
+        sharding="zero1",
+    ),
     "several chains of stages": lambda: plan(
         layout={"pp": 2, "dp_replicate": 32}, pipeline={"schedule": "dualpipe", "virtual_stages": 2}
     ),
@@ -103,10 +107,5 @@ def test_usual_plans_have_all_parts():
     assert list(parts_of_plans(case(plan()))) == []
 
 
-@pytest.mark.parametrize("supported", [True, False])
-def test_one_switch_refuses_every_entry(monkeypatch, supported):
-    monkeypatch.setattr(exchange_support, "SUPPORTED", supported)
-    found = check_plan(plan(), graph(DENSE), cluster(64), load_stack("generic"))
-    assert [problem.field for problem in found] == ([] if supported else ["synchronise"])
-    without = plan().model_copy(update={"synchronise": ()})
-    assert check_plan(without, graph(DENSE), cluster(64), load_stack("generic")) == []
+def test_good_entries_are_accepted():
+    assert check_plan(plan(), graph(DENSE), cluster(64), load_stack("generic")) == []

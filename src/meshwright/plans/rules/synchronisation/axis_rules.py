@@ -104,9 +104,9 @@ def states_of_loose_axes(case: RuleInput) -> Found:
             rule = f"{entry.axis} is exact in every step: all its ranks have the same moments"
             hint = f"an entry of state parameter over {entry.axis}, without one of gradients"
             yield Problem(f"{field}.state", entry.state, rule, hint)
-        elif entry.state == "parameter" and entry.outer_in_full is None:
+        elif entry.state == "parameter":
             rule = f"gradients cross {entry.axis} in every step: all its ranks have the same parameters"
-            yield Problem(f"{field}.state", entry.state, rule, "outer: {nesterov: {lr: 0.7}}, or take it out")
+            yield Problem(f"{field}.state", entry.state, rule, "one entry for the axis: take one out")
 
 
 def states_of_the_optimizer(case: RuleInput) -> Found:

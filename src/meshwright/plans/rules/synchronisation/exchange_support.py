@@ -11,17 +11,9 @@ from meshwright.schedules.choice import validates_afterwards
 from meshwright.stack.state_types import types_of
 from meshwright.workload.optimizers import OPTIMIZERS
 
-SUPPORTED = False
-"""Whether any entry is: False until runs, predictions and simulations have exchanges."""
 FIELD = "synchronise"
 Refusal = tuple[str, object, str, str]
 """Key, value, rule, suggestion."""
-
-
-def entries_at_all(case: RuleInput) -> Iterator[Problem]:
-    """Refuse the whole key."""
-    if case.plan.synchronise and not SUPPORTED:
-        yield Problem(FIELD, _count(case), NOT_YET, "take it out")
 
 
 def keys_of_entries(case: RuleInput) -> Iterator[Problem]:
@@ -123,6 +115,12 @@ def _whole_matrices(case: RuleInput) -> object:
     return optimizer.name if of_matrices and sharded_axes(case.plan, case.layout) else None
 
 
+def _shards_of_sequences(case: RuleInput) -> object:
+    sharded = sharded_axes(case.plan, case.layout)
+    encoded = any(entry.over in sharded and entry.compress is not None for entry in case.plan.synchronise)
+    return encoded and case.layout.grid.cp > 1 and f"cp = {case.layout.grid.cp}"
+
+
 NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "several layouts": lambda case: len(case.plan.layouts) > 1 and f"{len(case.plan.layouts)} of them",
     "uneven shares of batch or states": _shares,
@@ -131,7 +129,8 @@ NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "adapters that differ by replica": _adapters_apart,
     "an optimizer without backward passes": _forward_only,
     "an optimizer of whole matrices with sharded states": _whole_matrices,
+    "encoded exchanges of what cp shards too": _shards_of_sequences,
     "several chains of stages": lambda case: case.plan.pipeline.chains > 1 and case.plan.choice.name,
 }
 """Parts of a plan with the value that is refused; nothing where there is none."""
-UNSUPPORTED_RULES: tuple[Rule, ...] = (entries_at_all, keys_of_entries, parts_of_plans)
+UNSUPPORTED_RULES: tuple[Rule, ...] = (keys_of_entries, parts_of_plans)

@@ -22,11 +22,11 @@ from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.process_groups import SYNCHRONISING
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.optimizer import Optimizer
-from meshwright.runtime.state.refreshed_parameters import refresh
+from meshwright.runtime.state.parameter_update import refresh
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.synchronisation.draw_key import DrawKey
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
-from meshwright.runtime.synchronisation.group_transport import AloneTransport, GroupTransport
+from meshwright.runtime.synchronisation.group_legs import AloneTransport, GroupTransport
 from meshwright.runtime.synchronisation.message_exchange import MessageExchange
 from meshwright.schedules.action import Action
 

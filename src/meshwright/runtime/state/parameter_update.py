@@ -1,4 +1,4 @@
-"""Update the parameters that operators use from those that the optimizer or an exchange has changed."""
+"""Update the parameters in use from the optimizer's, which a step or an exchange has changed."""
 
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan

@@ -22,7 +22,7 @@ class GroupTransport:
         self.left = iter(self.collectives)
 
     def start(self, leg: Leg) -> Callable[[], torch.Tensor]:
-        """Start a leg, whose bytes are those that the Program counts."""
+        """Start a leg; its bytes must be those of the Program."""
         item = next(self.left)
         assert (item.kind, item.logical_bytes) == (leg.kind, leg.logical_bytes), (item, leg)
         if leg.kind == "all-gather":
@@ -30,7 +30,7 @@ class GroupTransport:
         out = leg.tensor if leg.kind == "all-reduce" else leg.tensor.new_empty(sum(leg.received))
         splits = (list(leg.sent), list(leg.received)) if leg.kind == "all-to-all" else None
         given = None if leg.kind == "all-reduce" else out
-        work = self.communicator.start_encoded(item, leg.tensor, given, splits)
+        work = self.communicator.start(item, leg.tensor, 1, out=given, splits=splits, encoded=True)
 
         def wait() -> torch.Tensor:
             work.wait()
@@ -44,7 +44,7 @@ class GroupTransport:
         part = leg.tensor.new_zeros(longest)
         part[: len(leg.tensor)] = leg.tensor
         out = leg.tensor.new_empty(longest * len(leg.received))
-        work = self.communicator.start_encoded(item, part, out, None)
+        work = self.communicator.start(item, part, 1, out=out, encoded=True)
 
         def wait() -> torch.Tensor:
             work.wait()
