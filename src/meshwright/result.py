@@ -42,6 +42,9 @@ class Report:
     usd_per_step: float | None
     joules_per_step: float | None
     interval: dict[str, Any] | None = None
+    steps_per_round: int | None = 1
+    utilisation: float | None = None
+    synchronise: list[dict[str, Any]] | None = None
     goodput: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
     origin: dict[str, str] = field(default_factory=dict)

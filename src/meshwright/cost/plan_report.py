@@ -20,6 +20,7 @@ from meshwright.cost.flops_per_token import (
 from meshwright.cost.memory.memory_breakdown import KEYS, fits, fits_host_memory, usable_device_bytes
 from meshwright.cost.memory.rank_ledgers import host_bytes, rank_ledgers
 from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
+from meshwright.cost.synchronisation.exchange_rows import ExchangeSummary
 from meshwright.cost.uncertainty.memory_error import fits_probability, memory_interval, memory_origin
 from meshwright.cost.uncertainty.step_error import StepError, plan_errors
 from meshwright.plans.arrays.plan_arrays import PlanArrays
@@ -40,13 +41,15 @@ from meshwright.units import GIB
 class Estimate:
     """Seconds by category and, per pipeline rank, bytes by kind; ``method`` says how they were found.
 
-    ``host`` is the most that a device of each pipeline rank has on its host at once, in bytes.
+    ``host`` is the most that a device of each pipeline rank has on its host at once, in bytes. ``rounds`` are the
+    exchanges between replicas of a plan that has entries of ``synchronise``.
     """
 
     parts: dict[str, float]
     ledgers: tuple[dict[str, int], ...]
     method: str
     host: tuple[int, ...]
+    rounds: ExchangeSummary | None = None
 
 
 def closed_form(
@@ -91,7 +94,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
     error = error or plan_errors(as_array(plan, setting), setting)[0]
     return Report(
         kind="predicted",
-        unit="step",
+        unit="step" if estimate.rounds is None else estimate.rounds.unit,
         step_time_s=step_s,
         step_time_low_s=error.interval.low * step_s,
         step_time_high_s=error.interval.high * step_s,
@@ -108,6 +111,7 @@ def report(plan: LongPlan, estimate: Estimate, setting: Setting, error: StepErro
         joules_per_step=_joules(step_s, setting),
         origin=_origins(estimate, setting, error),
         remarks=_remarks(memory, cluster),
+        **({} if estimate.rounds is None else estimate.rounds.of_report(step_s)),
     )
 
 
@@ -216,20 +220,25 @@ def _origins(estimate: Estimate, setting: Setting, error: StepError) -> dict[str
     offload = {"breakdown_s.offload": copies} if OFFLOAD in estimate.parts else {}
     given = {"constants": setting.given.text} if setting.given else {}
     kernels_origin = _kernels_origin(setting.cluster, setting.given)
-    return offload | {
-        "step_time_s": f"predicted: {estimate.method}; kernel constants {kernels_origin}",
-        **given,
-        "step_time_low_s": error.origin,
-        "step_time_high_s": error.origin,
-        "fits_probability": memory_origin(),
-        "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages; "
-        + memory_origin(),
-        "mfu": _mfu_origin(setting),
-        "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",
-        "joules_per_step": "null: board power unknown"
-        if pool.device.power_w is None
-        else "upper bound: board power limit × devices × step time; hosts and network not included",
-    }
+    rounds = {} if estimate.rounds is None else {"synchronise": estimate.rounds.origin}
+    return (
+        offload
+        | rounds
+        | {
+            "step_time_s": f"predicted: {estimate.method}; kernel constants {kernels_origin}",
+            **given,
+            "step_time_low_s": error.origin,
+            "step_time_high_s": error.origin,
+            "fits_probability": memory_origin(),
+            "memory_bytes": "predicted: ledger of tensors; the worst pipeline rank's, others under stages; "
+            + memory_origin(),
+            "mfu": _mfu_origin(setting),
+            "usd_per_hour": "null: no price known" if price is None else f"{price.source} ({price.date})",
+            "joules_per_step": "null: board power unknown"
+            if pool.device.power_w is None
+            else "upper bound: board power limit × devices × step time; hosts and network not included",
+        }
+    )
 
 
 def _mfu_origin(setting: Setting) -> str:

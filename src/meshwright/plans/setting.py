@@ -6,6 +6,7 @@ from meshwright.cluster.cluster import Cluster
 from meshwright.model.graph import ModelGraph
 from meshwright.model.transforms.lora_adapters import with_adapters
 from meshwright.plans.forms.dtypes import Dtypes
+from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.stack.stack import LayerChoice, Stack
 from meshwright.stack.state_types import master_is_parameter, with_types
 from meshwright.workload.workload import Workload
@@ -34,13 +35,17 @@ class GivenConstants:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Model, cluster, workload and stack of a planning question; ``given`` are constants that the user gave."""
+    """Model, cluster, workload and stack of a planning question; ``given`` are constants that the user gave.
+
+    ``rates`` are the learning rates of a run, by which rules of ``synchronise`` set their periods.
+    """
 
     model: ModelGraph
     cluster: Cluster
     workload: Workload
     stack: Stack
     given: GivenConstants | None = None
+    rates: LearningRates | None = None
 
     @property
     def free_by_layer(self) -> tuple[LayerChoice, ...]:

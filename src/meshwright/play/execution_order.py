@@ -12,7 +12,7 @@ gathers and reductions in between. Where ranks meet, a step of no rank stands fo
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
-from meshwright.schedules.action import PASS_KINDS, SUMS, Action, ActionLists
+from meshwright.schedules.action import PASS_KINDS, SUMS, SYNCHRONISATIONS, Action, ActionLists
 from meshwright.schedules.dependencies import StageChains, dependency_key, exchange_before, sources
 
 MESSAGE = "message"
@@ -21,8 +21,8 @@ NOBODY = -1
 """The rank of a step in which several ranks meet."""
 MISSING = -1
 """The place of what has not run yet."""
-UNTIMED = ("FREE", "VALIDATE")
-"""Actions that take no time."""
+UNTIMED = ("FREE", "VALIDATE", *SYNCHRONISATIONS)
+"""Actions that take no time in a step; exchanges between islands count in rounds of steps."""
 PASSES = frozenset(PASS_KINDS)
 FIRST_PASSES = ("F", "B", "I", "E")
 """Passes that may be the first behind a gather of their stage's parameters."""

@@ -34,6 +34,7 @@ from meshwright.program.model_states.states_on_host import host_bytes
 from meshwright.program.pipeline_vocabulary import ends_together
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part
+from meshwright.program.synchronisation.kept_bytes import kept_bytes_of
 from meshwright.schedules.activation_offload import COPIES
 from meshwright.stack.stack import Stack
 
@@ -63,6 +64,7 @@ def rank_ledger(program: Program, rank: int, cluster: Cluster) -> dict[str, int]
             else buffers + _stage_buffers(program, rank, every, rules)
         ),
         "workspace": int(workspace_bytes(cluster)),
+        **({"synchronise": kept} if (kept := kept_bytes_of(program, rank).device) else {}),
     }
 
 
@@ -181,4 +183,5 @@ def peak_host_bytes(program: Program, rank: int) -> int:
     """Return the peak bytes of a rank on its host: states, and activations from OFFLOAD until a pass needs them."""
     optimizer, parameter = (program.elements_on_host(rank, kind) for kind in ("optimizer", "parameter"))
     changes = (n * program.offloaded_bytes[stage] for stage, n in host_changes(program.lists[rank]))
-    return max(accumulate(changes, initial=int(host_bytes(program.stack, optimizer, parameter))))
+    held = int(host_bytes(program.stack, optimizer, parameter)) + kept_bytes_of(program, rank).host
+    return max(accumulate(changes, initial=held))

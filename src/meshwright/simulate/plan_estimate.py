@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from math import lcm
 
 from meshwright.cost.closed_form.step_parts import PARTS
 from meshwright.cost.operators.pass_prices import Prices, total
@@ -13,8 +14,13 @@ from meshwright.cost.operators.program_passes import (
 )
 from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
+from meshwright.cost.synchronisation.exchange_rows import ExchangeSummary
+from meshwright.cost.synchronisation.exchanges_between_steps import ProgramExchanges
+from meshwright.cost.synchronisation.exchanges_in_steps import step_codec_seconds, step_rows
+from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting
+from meshwright.plans.synchronisation.periods import steps_per_round
 from meshwright.program.checks.per_unit_exchanges import UNIT_KINDS
 from meshwright.program.checks.validate_program import validate
 from meshwright.program.lowering.lower_plan import lower
@@ -64,7 +70,48 @@ def simulated_estimate(plan: LongPlan, setting: Setting) -> Estimate:
     """Estimate any legal plan; categories inside passes are those of the busiest pipeline rank."""
     if plan.in_chunks:
         return _chunked_estimate(plan, setting)
-    return estimate(plan, setting, *lower_and_simulate(plan, setting))
+    found = estimate(plan, setting, *(played := lower_and_simulate(plan, setting)))
+    return with_rounds(found, played[0], setting) if plan.synchronise else found
+
+
+def with_rounds(found: Estimate, program: Program, setting: Setting) -> Estimate:
+    """Return the estimate of a mean step, with exchanges between islands and codecs."""
+    prices = program_prices(program, setting)
+    parts = found.parts | {"codec": step_codec_seconds(program, prices)}
+    exposed = parts["dp"]
+    inside = tuple(step_rows(program, prices, exposed)) if exposed or program.collectives else ()
+    exchanges = ProgramExchanges(program, prices)
+    if not exchanges.entries:
+        return replace(found, parts=parts, rounds=ExchangeSummary(inside, 1, "step", IN_STEPS))
+    step_s, times = sum(parts.values()), exchanges.times(setting.rates)
+    entries = [program.synchronise[number] for number in exchanges.entries]
+    steps = setting.rates.steps if setting.rates is not None else steps_per_round(entries)
+    ruled = steps_per_round(entries) is None
+    length = steps or lcm(*(entry.period for entry in entries))
+    whole_run = ruled and setting.rates is not None
+    played = play_rounds(
+        step_s, times, length if ruled else steps_per_round(entries) or 1, whole_run=whole_run
+    )
+    parts["dp"] += sum(played.exposed_s.values()) / played.steps
+    parts["codec"] += sum(played.codec_s.values()) / played.steps
+    rows = (*exchanges.rows(times, step_s, played), *inside)
+    periodic = ruled or any(entry.period > 1 for entry in entries)
+    summary = ExchangeSummary(
+        rows,
+        None if ruled and setting.rates is None else played.steps,
+        "round" if periodic else "step",
+        AT_BASE if ruled and setting.rates is None else BETWEEN_STEPS,
+    )
+    return replace(found, parts=parts, rounds=summary)
+
+
+IN_STEPS = "predicted: exchanges of every step, with the bytes of the lowered Program"
+BETWEEN_STEPS = (
+    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed"
+)
+AT_BASE = (
+    f"{BETWEEN_STEPS}; the period is the base of its rule, since no --steps say how the learning rate falls"
+)
 
 
 def _chunked_estimate(plan: LongPlan, setting: Setting) -> Estimate:

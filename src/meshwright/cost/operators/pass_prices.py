@@ -51,6 +51,7 @@ CATEGORY: Mapping[str, str] = {
     "tied": "dp",
     "table": "dp",
     "world": "dp",
+    "island": "dp",
 }
 """Which entry of a breakdown the time of a collective goes to, by its last axis."""
 

@@ -40,6 +40,7 @@ from meshwright.program.pass_items import Item, PassKind, item_on_part
 from meshwright.program.pipeline_vocabulary import share_items
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part, ProgramParts
+from meshwright.program.synchronisation.islands import ISLAND
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.pipeline import returns_to_first
 from meshwright.stack.stack import Stack
@@ -83,7 +84,12 @@ def program_prices(program: Program, setting: Setting) -> Prices:
     """Prices of one Program."""
     returns = returns_to_first([stage.rank for stage in program.stages], program.chains)
     priced = replace(setting, stack=program.stack)
-    return _part_prices(program.parts, returns, program.block_items, program.blocks, priced)
+    found = _part_prices(program.parts, returns, program.block_items, program.blocks, priced)
+    if program.loose:
+        (axis,), size = ISLAND, program.group_size(ISLAND)
+        mesh = found.mesh
+        found.mesh = replace(mesh, sizes={**mesh.sizes, axis: size}, strides={**mesh.strides, axis: 1})
+    return found
 
 
 def layout_prices(

@@ -101,7 +101,7 @@ def closed_form_plan(resolved: Resolved) -> ShortPlan | None:
 
     None for one that must be simulated.
     """
-    if resolved.long.in_chunks:
+    if resolved.long.in_chunks or resolved.long.synchronise:
         return None
     return resolved.short or shorten_ignoring_layers(resolved.long)
 

@@ -13,6 +13,7 @@ from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
 from meshwright.verbs.plan.clusters.proposal_cost import draws_of_plan
 from meshwright.verbs.predict.predict_plan import predicted
+from meshwright.verbs.predict.sharding_exchanges import with_sharding_exchanges
 
 
 def report_with_training_estimate(
@@ -31,7 +32,8 @@ def report_with_training_estimate(
         raise InputError(problems)
     setting = replace(resolved.setting, cluster=terms.on(resolved.setting.cluster))
     course = TrainingCost.of(setting, terms)
-    report = predicted(replace(resolved, setting=setting))
+    resolved = replace(resolved, setting=setting)
+    report = with_sharding_exchanges(predicted(resolved), resolved)
     if course.terms.assumed.mfu is not None:
         course = replace(course, slowdown=slowdown_to(report, course.terms.assumed.mfu))
     found = report_with_training_cost(report, course, draws_of_plan(course, resolved.long, report))

@@ -1,0 +1,58 @@
+"""Rows of a Report on exchanges between replicas: one for each state and axis.
+
+``encoded_bytes`` are those of one rank for one exchange of everything, ``sent_bytes_per_step`` what it puts on the
+wire: 2·(n − 1)/n of a sum among n ranks, (n − 1)/n of a gather, a scatter or an all-to-all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from meshwright.program.pass_items import Collective
+
+SUMS = ("all-reduce",)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRow:
+    """One row; seconds and bytes are those of a rank. Field names are the public JSON keys."""
+
+    state: str
+    over: str
+    every: int | None
+    exchanges_per_step: float
+    encoded_bytes: float
+    sent_bytes_per_step: float
+    largest_exchange_bytes: float
+    exchange_s: float
+    window_s: float
+    exposed_s_per_step: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the row as JSON-ready data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSummary:
+    """The exchanges of a plan: rows, and the steps of a round; None where a rule says them and no run is known."""
+
+    rows: tuple[ExchangeRow, ...]
+    steps_per_round: int | None
+    unit: Literal["step", "round"]
+    origin: str
+
+    def of_report(self, step_s: float) -> dict[str, Any]:
+        """Return the Report's keys; ``step_s`` is the mean step."""
+        exposed = sum(row.exposed_s_per_step for row in self.rows)
+        return {
+            "steps_per_round": self.steps_per_round,
+            "utilisation": 1 - exposed / step_s,
+            "synchronise": [row.to_json() for row in self.rows],
+        }
+
+
+def sent_bytes(items: Iterable[Collective], ranks: int) -> float:
+    """Return the bytes that a rank of a group of so many puts on the wire for some collectives."""
+    share = (ranks - 1) / ranks
+    return sum(float(item.logical_bytes) * share * (2 if item.kind in SUMS else 1) for item in items)

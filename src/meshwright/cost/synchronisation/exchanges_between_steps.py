@@ -1,0 +1,95 @@
+"""Price the exchanges of a Program's entries between islands, and the rows of a Report on them."""
+
+from collections.abc import Iterator, Sequence
+
+from meshwright.cost.operators.pass_prices import Prices
+from meshwright.cost.synchronisation.codec_traffic import codec_bytes_moved, exchange_bytes_moved
+from meshwright.cost.synchronisation.exchange_rows import ExchangeRow, sent_bytes
+from meshwright.cost.synchronisation.round_time import EntryTimes, RoundTime, per_step
+from meshwright.plans.synchronisation.periods import LearningRates, Periods
+from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
+from meshwright.program.program import Program
+from meshwright.program.synchronisation.encoded_bytes import exchange_bytes
+from meshwright.program.synchronisation.rank_exchanges import ExchangeMessage, RankExchanges
+
+
+class ProgramExchanges:
+    """The messages of every entry between islands, of the first rank of each pipeline rank."""
+
+    def __init__(self, program: Program, prices: Prices) -> None:
+        self.program, self.prices = program, prices
+        self.entries = exchanged_between_steps(program.synchronise, program.loose)
+        ranks = [program.parts.members(rank)[0] for rank in range(program.pipeline_ranks)]
+        self.of_ranks = [RankExchanges(program, rank) for rank in ranks]
+        self.messages: dict[tuple[int, int], list[tuple[ExchangeMessage, ...]]] = {}
+        for entry in self.entries:
+            for fragment in range(int(program.synchronise[entry].fragment_rule.count)):
+                found = [of.messages(entry, fragment) for of in self.of_ranks]
+                self.messages[entry, fragment] = found
+
+    def times(self, rates: LearningRates | None) -> list[EntryTimes]:
+        """Return the times of each entry; an exchange takes as long as on the slowest pipeline rank."""
+        found = []
+        for entry in self.entries:
+            periods = Periods(self.program.synchronise[entry], rates)
+            fragments = range(periods.count)
+            found.append(
+                EntryTimes(
+                    entry,
+                    periods,
+                    tuple(max(map(self._seconds, self.messages[entry, f])) for f in fragments),
+                    tuple(max(self._compute(entry, of) for of in self.messages[entry, f]) for f in fragments),
+                )
+            )
+        return found
+
+    def _seconds(self, messages: Sequence[ExchangeMessage]) -> float:
+        return sum(float(self.prices.collectives(message.collectives)) for message in messages)
+
+    def _compute(self, entry: int, messages: Sequence[ExchangeMessage]) -> float:
+        said, forms = self.program.synchronise[entry], self.prices.local.forms
+        moved = 0.0
+        for message in messages:
+            ranks = self.program.group_size(message.axes, message.part)
+            moved += codec_bytes_moved(said.compress, message.elements, ranks)
+            moved += exchange_bytes_moved(said, message.elements)
+        return float(forms.pass_(moved, "optimizer_efficiency")) if moved else 0.0
+
+    def rows(self, times: Sequence[EntryTimes], step_s: float, found: RoundTime) -> Iterator[ExchangeRow]:
+        """Yield the rows of all entries, in the order in which they are written."""
+        for of in sorted(times, key=lambda one: one.number):
+            said = self.program.synchronise[of.number]
+            for state in said.states:
+                yield self._row(of, state, step_s, found)
+
+    def _row(self, of: EntryTimes, state: str, step_s: float, found: RoundTime) -> ExchangeRow:
+        said, share = self.program.synchronise[of.number], len(self.program.synchronise[of.number].states)
+        sizes, sent = [], 0.0
+        for fragment in range(of.periods.count):
+            every = self.messages[of.number, fragment]
+            messages = max(every, key=lambda one: _bytes(said, one, state))
+            sizes.append(_bytes(said, messages, state))
+            sent += sum(
+                sent_bytes(message.collectives, self.program.group_size(message.axes, message.part))
+                for message in messages
+                if message.state == state
+            )
+        each = found.begun.get(of.number, 0) / of.periods.count / found.steps
+        return ExchangeRow(
+            state=state,
+            over=said.axis,
+            every=None if said.has_rule else said.period,
+            exchanges_per_step=each,
+            encoded_bytes=sum(sizes),
+            sent_bytes_per_step=sent * each,
+            largest_exchange_bytes=max(sizes),
+            exchange_s=sum(of.exchange_s) / share,
+            window_s=int(said.delay) * step_s,
+            exposed_s_per_step=per_step(found.exposed_s, of.number, found) / share,
+        )
+
+
+def _bytes(said: object, messages: Sequence[ExchangeMessage], state: str) -> float:
+    """Return one rank's encoded bytes of a state."""
+    compress = getattr(said, "compress", None)
+    return sum(exchange_bytes(compress, message.stretches) for message in messages if message.state == state)
