@@ -102,3 +102,28 @@ def test_the_long_form_shows_every_default_of_adapters():
         "targets": ["q", "k", "v", "o", "up", "down"],
         "base": "fp16",
     }
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_entries_of_exchanges_are_shown_with_their_defaults(long):
+    entry = {
+        "state": "parameter",
+        "over": "dp_replicate",
+        "outer": {"nesterov": {"lr": 0.7}},
+        "with": "pairs",
+    }
+    plan = short_plan({"dp_replicate": 4, "dp_shard": 16}, sharding="none", synchronise=(entry,))
+    data = describe_plan(plan, DENSE, long=long)
+    (shown,) = data["plan"]["synchronise"]
+    assert shown == entry | {
+        "every": 1,
+        "fragments": 1,
+        "delay": 0,
+        "own": "stale",
+        "merge": 1.0,
+        "weigh": "tokens",
+        "keep": "device",
+        "outer": {"nesterov": {"lr": 0.7, "momentum": 0.9}},
+    }
+    assert "synchronise" in data["given"]
+    assert expand(plan, DENSE).layouts["main"].grid.dp_shard == 16

@@ -10,6 +10,7 @@ from greedy_cover import greedy_cover
 OPTIMIZERS = {
     "sgd": (("name", "sgd"), ("momentum", 0.9), ("nesterov", True)),
     "lion": (("name", "lion"), ("betas", (0.8, 0.9))),
+    "qh-adamw": (("name", "qh-adamw"), ("omega", (0.4, 0.2)), ("betas", (0.99, 0.95))),
     "muon by block": (("name", "muon"), ("others", "sgd")),
     "muon duplicated": (
         ("name", "muon"),
@@ -42,8 +43,9 @@ FIRST = (
     ("muon duplicated", "bf16 momentum", "tp and zero1"),
     ("muon distributed", "usual types", "cut experts"),
     ("lion", "no master copy", "tp and zero3 by layer"),
+    ("qh-adamw", "usual types", "tp and zero1"),
 )
-QUICK = FIRST[1:2]
+QUICK = FIRST[1], FIRST[3]
 """In every test run."""
 DRAWN = [CASES[place] for place in greedy_cover(PAIRS)]
 PLANS = {

@@ -31,7 +31,8 @@ Fp8Recipe = Annotated[
 OptimizerText = Annotated[
     str,
     typer.Option(
-        "--optimizer", help="adamw, sgd, lion, muon or zo-sgd; with options: '{name: muon, steps: 6}'."
+        "--optimizer",
+        help="adamw, sgd, lion, muon, qh-adamw or zo-sgd; with options: '{name: muon, steps: 6}'.",
     ),
 ]
 AdapterText = Annotated[

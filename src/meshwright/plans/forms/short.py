@@ -124,6 +124,7 @@ class OptimizerSpec(Strict):
     """An optimizer with options; which of them it has, and their values: ``workload/optimizers``."""
 
     name: str
+    omega: tuple[float, ...] | None = None
     betas: tuple[float, ...] | None = None
     epsilon: float | None = None
     weight_decay: float | None = None

@@ -22,6 +22,7 @@ from meshwright.runtime.verify.reference_rules import (
     lion_average,
     muon_change,
     muon_momentum,
+    qh_adamw,
 )
 from meshwright.workload.optimizer_choice import Optimizer
 from meshwright.workload.optimizers.optimizer_kind import FIRST, SECOND, Options
@@ -69,6 +70,11 @@ class ReferenceOptimizer:
             first = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
             self._first |= dict.fromkeys(tensors, first)
             return lambda: self._lion(tensors, first, options)
+        if optimizer.name == "qh-adamw":
+            moments = {
+                name: {key: torch.zeros_like(p) for key in (FIRST, SECOND)} for name, p in tensors.items()
+            }
+            return lambda: self._qh_adamw(tensors, moments, options)
         decays = ((True, options["weight_decay"]), (False, 0.0))
         groups = [
             {
@@ -93,6 +99,15 @@ class ReferenceOptimizer:
         assert self._library is not None
         state = self._library.state[self.trained[name]]
         return next(value for stored, value in state.items() if LIBRARY_KEYS.get(stored) == key)
+
+    def _qh_adamw(
+        self, tensors: Tensors, moments: dict[str, dict[str, torch.Tensor]], options: Options
+    ) -> None:
+        for name, tensor in tensors.items():
+            rate = cast(float, options["weight_decay"]) * is_matrix(name, tensor.shape)
+            values = StepValues(self.steps, self.options.lr, rate, options)
+            moments[name] = qh_adamw({PARAMETER: tensor, **moments[name]}, _gradient(tensor), values)
+            tensor.copy_(moments[name].pop(PARAMETER))
 
     def _lion(self, tensors: Tensors, first: dict[str, torch.Tensor], options: Options) -> None:
         gradients = {name: _gradient(tensor) for name, tensor in tensors.items()}

@@ -39,6 +39,18 @@ def adamw(state: State, gradient: torch.Tensor, step: StepValues) -> State:
     }
 
 
+def qh_adamw(state: State, gradient: torch.Tensor, step: StepValues) -> State:
+    """Return the state after a step of quasi-hyperbolic AdamW: AdamW's means, then a mean with the gradient."""
+    omega1, omega2 = cast(tuple[float, float], step.options["omega"])
+    beta1, beta2 = cast(tuple[float, float], step.options["betas"])
+    new = adamw(state, gradient, step)
+    momentum = (1 - omega1) * (new[FIRST] / (1 - beta1**step.number)) + omega1 * gradient
+    square = (1 - omega2) * (new[SECOND] / (1 - beta2**step.number)) + omega2 * gradient.square()
+    kept = state[PARAMETER] * (1 - step.lr * step.weight_decay)
+    change = momentum / (square.sqrt() + cast(float, step.options["epsilon"]))
+    return new | {PARAMETER: kept - step.lr * change}
+
+
 def sgd(state: State, gradient: torch.Tensor, step: StepValues) -> State:
     """Return the state after a step of SGD."""
     momentum = cast(float, step.options["momentum"])
@@ -66,7 +78,7 @@ def lion_average(first: torch.Tensor, gradient: torch.Tensor, options: Options) 
     return beta1 * first + (1 - beta1) * gradient
 
 
-REFERENCE_RULES: Mapping[str, Rule] = {"adamw": adamw, "sgd": sgd, "lion": lion}
+REFERENCE_RULES: Mapping[str, Rule] = {"adamw": adamw, "sgd": sgd, "lion": lion, "qh-adamw": qh_adamw}
 """The rules by element, by the names of ``workload/optimizers``."""
 
 

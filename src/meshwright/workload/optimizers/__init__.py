@@ -6,6 +6,7 @@ from meshwright.workload.optimizers.adamw import ADAMW
 from meshwright.workload.optimizers.lion import LION
 from meshwright.workload.optimizers.muon import MUON
 from meshwright.workload.optimizers.optimizer_kind import OptimizerKind
+from meshwright.workload.optimizers.qh_adamw import QH_ADAMW
 from meshwright.workload.optimizers.sgd import SGD
 from meshwright.workload.optimizers.zo_sgd import ZO_SGD
 
@@ -14,5 +15,6 @@ OPTIMIZERS: Mapping[str, OptimizerKind] = {
     "sgd": SGD,
     "lion": LION,
     "muon": MUON,
+    "qh-adamw": QH_ADAMW,
     "zo-sgd": ZO_SGD,
 }

@@ -17,10 +17,10 @@ def drawn(seed):
     return torch.randn(200, generator=generator), torch.randn(STEPS, 200, generator=generator)
 
 
-def stepped(optimizer, cut=200):
+def stepped(optimizer, cut=200, dtype=torch.float32):
     """A parameter after all steps of our rule, in two parts."""
-    parameter, gradients = drawn(0)
-    moments = {key: torch.zeros(200) for key in optimizer.own_moments}
+    parameter, gradients = (tensor.to(dtype) for tensor in drawn(0))
+    moments = {key: torch.zeros(200, dtype=dtype) for key in optimizer.own_moments}
     pieces = [slice(0, cut), slice(cut, 200)]
     for number, gradient in enumerate(gradients, start=1):
         UPDATE_RULES[optimizer.name](
@@ -63,6 +63,27 @@ def test_lion_is_the_formula_of_its_paper():
         parameter = parameter - LR * (change + DECAY * parameter)
         momentum = 0.99 * momentum + 0.01 * gradient
     torch.testing.assert_close(stepped(Optimizer("lion")).double(), parameter, rtol=1e-6, atol=1e-6)
+
+
+def test_qh_adamw_is_the_formula_of_its_paper():
+    parameter, gradients = (tensor.double() for tensor in drawn(0))
+    first = second = torch.zeros_like(parameter)
+    for number, gradient in enumerate(gradients, start=1):
+        first, second = 0.999 * first + 0.001 * gradient, 0.99 * second + 0.01 * gradient**2
+        change = 0.6 * first / (1 - 0.999**number) + 0.4 * gradient
+        square = 0.8 * second / (1 - 0.99**number) + 0.2 * gradient**2
+        parameter = parameter - LR * (change / (square.sqrt() + 1e-8) + DECAY * parameter)
+    found = stepped(Optimizer("qh-adamw", (("omega", (0.4, 0.2)), ("betas", (0.999, 0.99)))))
+    torch.testing.assert_close(found.double(), parameter, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.95), (0.999, 0.9999)])
+def test_qh_adamw_without_gradient_is_adamw(betas):
+    found = stepped(Optimizer("qh-adamw", (("omega", (0.0, 0.0)), ("betas", betas))), dtype=torch.float64)
+    adamw = stepped(Optimizer("adamw", (("betas", betas),)), dtype=torch.float64)
+    torch.testing.assert_close(found, adamw, rtol=1e-14, atol=1e-15)
+    other = stepped(Optimizer("qh-adamw", (("omega", (0.1, 0.0)), ("betas", betas))), dtype=torch.float64)
+    assert not torch.allclose(found, other)
 
 
 @pytest.mark.parametrize("name", UPDATE_RULES)

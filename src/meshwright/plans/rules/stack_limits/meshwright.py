@@ -190,7 +190,7 @@ LIMITS: tuple[RuntimeLimit, ...] = (
     ),
     RuntimeLimit(
         what="workload.optimizer",
-        runs="`adamw` `sgd` `lion` `muon` `zo-sgd`, with their options",
+        runs="`adamw` `sgd` `lion` `muon` `qh-adamw` `zo-sgd`, with their options",
         refused="`muon` with `step_validation: after`",
         limit=_optimizer,
     ),

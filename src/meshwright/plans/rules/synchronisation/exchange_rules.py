@@ -82,7 +82,9 @@ def _period(field: str, entry: Synchronisation) -> Iterator[Problem]:
 def _one_outer(field: str, entry: Synchronisation) -> Iterator[Problem]:
     if isinstance(entry.outer, Outer) and len(entry.outer.written) != 1:
         rule = f"must be one of {', '.join(OUTERS)}; there are {len(entry.outer.written)}"
-        yield Problem(f"{field}.outer", _shown(entry.outer), rule, "outer: {nesterov: {lr: 0.7}}")
+        yield Problem(
+            f"{field}.outer", ", ".join(entry.outer.written) or None, rule, "outer: {nesterov: {lr: 0.7}}"
+        )
 
 
 def _one_codec(field: str, entry: Synchronisation) -> Iterator[Problem]:
@@ -93,7 +95,7 @@ def _one_codec(field: str, entry: Synchronisation) -> Iterator[Problem]:
     if len(written) != 1:
         rule = f"must have one codec of {', '.join(CODECS)}; there are {len(written)}"
         hint = f"compress: {{{written[0]}: …}} alone" if written else "compress: {quantise: int8}"
-        yield Problem(f"{field}.compress", _shown(compress), rule, hint)
+        yield Problem(f"{field}.compress", ", ".join(written) or None, rule, hint)
     elif (entry.state == "expert_token") != (written[0] == "lsh"):
         rule = f"lsh is the codec of expert_token, and of it alone; state is {entry.state}"
         hint = "compress: {lsh: {}}" if entry.state == "expert_token" else "state: expert_token, over: ep"
