@@ -149,16 +149,17 @@ def predict(
     price: str = "on-demand",
     constants: "Given | None" = None,
     calibration: str | Path | None = None,
+    run: Mapping[str, object] | None = None,
 ) -> Report:
     """Predict a plan file as a Report; ``settings`` change it first, as ``tp=4``.
 
     ``tokens`` of a whole training: "15T". ``assume``: what nobody else says, as ``restart_s=300``; ``price``: the term.
     ``constants`` of the cost model by name, as a file or a mapping (``cost/constants_file.py``). ``calibration``: a
-    file of levels, for plans that serve.
+    file of levels, for plans that serve. ``run``: options of a run, as ``steps`` and ``lr``, for rules of periods.
     """
     from meshwright.verbs.predict.request_report import predicted_any
 
-    return predicted_any(path, settings, constants, (tokens, assume, price), calibration)
+    return predicted_any(path, settings, constants, (tokens, assume, price), calibration, run)
 
 
 def trace(

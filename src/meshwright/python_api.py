@@ -143,13 +143,34 @@ def predict(
     price: str = "on-demand",
     constants: Constants | None = None,
     calibration: PathLike | None = None,
+    steps: int | None = None,
+    lr: float | None = None,
+    schedule: str | None = None,
+    warmup_steps: int | None = None,
+    lr_floor: float | None = None,
 ) -> Answer:
-    """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``."""
+    """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``.
+
+    ``steps`` and the options of the learning rate are those of a run, for rules of periods of ``synchronise``.
+    """
+    rates = {
+        "steps": steps,
+        "lr": lr,
+        "schedule": schedule,
+        "warmup_steps": warmup_steps,
+        "lr_floor": lr_floor,
+    }
     settings = several(set)
     _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
     changed: dict[str, Any] = {"settings": settings, "constants": constants}
     report = api.predict(
-        plan, tokens=tokens, assume=several(assume), price=price, calibration=calibration, **changed
+        plan,
+        tokens=tokens,
+        assume=several(assume),
+        price=price,
+        calibration=calibration,
+        run=rates,
+        **changed,
     )
     if isinstance(report, ServingReport):
         refuse_training_options({"trace": trace, "stage_times": stage_times, "csv": csv})

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli.options import run_options as of
 from meshwright.cli.options.objective_options import Assume, PriceTerm, Tokens
 from meshwright.cli.options.shared_options import AsJson, Calibration, Constants, Debug, PlanFile
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
@@ -31,6 +32,11 @@ def predict(
     price: PriceTerm = "on-demand",
     constants: Constants = None,
     calibration: Calibration = None,
+    steps: of.Steps = None,
+    lr: of.LearningRate = None,
+    schedule: of.Schedule = None,
+    warmup_steps: of.Warmup = None,
+    lr_floor: of.Floor = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -49,5 +55,10 @@ def predict(
             price=price,
             constants=constants,
             calibration=calibration,
+            steps=steps,
+            lr=lr,
+            schedule=schedule,
+            warmup_steps=warmup_steps,
+            lr_floor=lr_floor,
         )
         print_answer(answer, as_json)

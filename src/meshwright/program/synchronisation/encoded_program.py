@@ -12,6 +12,7 @@ from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
 from meshwright.program.synchronisation.exact_entries import entries_by_axis
 from meshwright.program.synchronisation.unit_legs import unit_legs, whole_items
+from meshwright.schedules.action import Action
 
 
 def encodes_inside_steps(program: Program) -> bool:
@@ -19,6 +20,17 @@ def encodes_inside_steps(program: Program) -> bool:
     return any(
         entries_by_axis(program.synchronise, program.loose, state) for state in ("parameter", "gradient")
     )
+
+
+def micro_batches_reduced_together(program: Program) -> int:
+    """Return the micro-batches whose gradients are added up before they are reduced."""
+    if any(part.mode.reduce == "per-micro-batch" for part in program.parts):
+        return 1
+    if not program.parts.by_unit:
+        return program.micro_batches
+    stage = program.stages_of(0)[0].index
+    reductions = sum(action == Action("REDUCE", stage) for action in program.lists[0])
+    return program.micro_batches // max(1, reductions)
 
 
 def with_encoded_collectives(program: Program) -> Program:

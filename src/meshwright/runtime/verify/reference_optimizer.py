@@ -47,6 +47,7 @@ class ReferenceOptimizer:
     def __post_init__(self) -> None:
         self._library: torch.optim.Optimizer | None = None
         self._first: dict[str, dict[str, torch.Tensor]] = {}
+        self._moments: dict[str, dict[str, torch.Tensor]] = {}
         optimizer = self.program.stack.optimizer
         matrices = hidden_matrices(self.program)
         others = {name: p for name, p in self.trained.items() if name not in matrices}
@@ -74,6 +75,7 @@ class ReferenceOptimizer:
             moments = {
                 name: {key: torch.zeros_like(p) for key in (FIRST, SECOND)} for name, p in tensors.items()
             }
+            self._moments = moments
             return lambda: self._qh_adamw(tensors, moments, options)
         decays = ((True, options["weight_decay"]), (False, 0.0))
         groups = [
@@ -93,6 +95,8 @@ class ReferenceOptimizer:
 
     def moment(self, name: str, key: str) -> torch.Tensor:
         """Return a moment of a parameter behind a step; it may be changed."""
+        if name in self._moments:
+            return self._moments[name][key]
         if name in self._first:
             assert key == FIRST, key
             return self._first[name][name]

@@ -9,7 +9,10 @@ import torch.fx.experimental.symbolic_shapes  # the first backward pass imports 
 
 from meshwright.model.named_tensors import named_parameters
 from meshwright.program.program import Program
-from meshwright.program.synchronisation.encoded_program import encodes_inside_steps
+from meshwright.program.synchronisation.encoded_program import (
+    encodes_inside_steps,
+    micro_batches_reduced_together,
+)
 from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.batch_sharding import sequence_indices
 from meshwright.runtime.batch.label_counts import labels_by_replica
@@ -120,21 +123,20 @@ class _Replica:
     def _encoded_gradients(self, reductions: VirtualReductions, whole: Batch, counted: int) -> torch.Tensor:
         """Set the gradients as virtual ranks reduce them, and return the loss."""
         trial, program = self.trial, self.trial.program
-        part = program.parts[0]
-        each = any(of.mode.reduce == "per-micro-batch" for of in program.parts)
+        part, together = program.parts[0], micro_batches_reduced_together(program)
         rows = {
             reductions.replica_of(rank): list(sequence_indices(program, part, rank)) for rank in self.ranks
         }
         seen = reductions.seen(self.tensors, self.optimizer.steps)
-        losses, units = [], program.micro_batches if each else 1
-        for unit in range(units):
+        losses = []
+        for first in range(0, program.micro_batches, together):
             found = {}
             for replica, of_replica in rows.items():
-                own = of_replica[unit] if each else [row for of in of_replica for row in of]
+                own = [row for of in of_replica[first : first + together] for row in of]
                 tensors = {name: tensor.detach().clone() for name, tensor in seen.items()}
                 trained = _trained(trial, tensors)
                 bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[own])
-                share = 1 / (len(rows) * units)
+                share = together / (len(rows) * program.micro_batches)
                 loss = _loss_of(trial, tensors, whole.of(own), counted, bounded, share)
                 loss.backward()
                 losses.append(loss.detach())

@@ -1,6 +1,6 @@
 """Predict a serving plan, with the prices and power that are assumed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from meshwright.verbs.load_plan import (
     refuse_serving_options,
     refuse_training_options,
 )
+from meshwright.verbs.predict.run_rates import with_run_rates
 from meshwright.verbs.predict.training_estimate import report_with_training_estimate
 
 
@@ -30,16 +31,19 @@ def predicted_any(
     constants: Given | None,
     terms: tuple[str | int | None, Iterable[str], str],
     calibration: str | Path | None = None,
+    run: Mapping[str, object] | None = None,
 ) -> Report:
     """Return the Report of a plan file of any kind; ``terms`` are tokens, assumptions and the term of prices.
 
-    ``calibration``: a file of levels, for plans that serve.
+    ``calibration``: a file of levels, for plans that serve. ``run``: options of a run that say its learning rates.
     """
+    run = run or {}
     served = load_serving(path, settings, constants)
     if served is not None:
+        refuse_training_options({name: value for name, value in run.items() if value is not None})
         return predicted_serving(served.resolved, *terms, levels=given_levels(calibration))
     refuse_serving_options({"calibration": calibration})
-    return report_with_training_estimate(lambda: load(path, settings, constants), *terms)
+    return report_with_training_estimate(lambda: with_run_rates(load(path, settings, constants), run), *terms)
 
 
 def predicted_serving(

@@ -1,5 +1,7 @@
 """What ``synchronise`` does not do yet is refused by name, alone and with other parts of a plan."""
 
+from dataclasses import replace
+
 import pytest
 from plan_cases import DENSE, changed, cluster, graph, short_plan
 
@@ -22,8 +24,8 @@ def plan(entry=ENTRY, layout=None, **keys):
     return expand(short_plan(layout or LAYOUT, synchronise=(entry,), **keys), DENSE)
 
 
-def case(this):
-    return RuleInput(this, graph(DENSE), cluster(64), load_stack("generic"))
+def case(this, architecture=DENSE):
+    return RuleInput(this, graph(architecture), cluster(64), load_stack("generic"))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,10 @@ PARTS = {
         layout={"dp_shard": 32, "cp": 2},
         sharding="zero1",
     ),
+    "encoded gradients of a tied table on two pipeline ranks": lambda: plan(
+        {"state": "gradient", "over": "dp_replicate", "compress": {"quantise": "int8"}},
+        layout={"pp": 2, "dp_replicate": 32},
+    ),
     "several chains of stages": lambda: plan(
         layout={"pp": 2, "dp_replicate": 32}, pipeline={"schedule": "dualpipe", "virtual_stages": 2}
     ),
@@ -96,7 +102,8 @@ PARTS = {
 @pytest.mark.parametrize("part", NOT_SUPPORTED)
 def test_parts_of_plans_are_refused(part):
     refused = PARTS[part]()
-    (problem,) = parts_of_plans(case(refused))
+    architecture = replace(DENSE, tied_embeddings="tied" in part)
+    (problem,) = parts_of_plans(case(refused, architecture))
     assert problem.field == "synchronise"
     assert problem.rule.startswith(part)
     assert problem.suggestion

@@ -121,6 +121,12 @@ def _shards_of_sequences(case: RuleInput) -> object:
     return encoded and case.layout.grid.cp > 1 and f"cp = {case.layout.grid.cp}"
 
 
+def _two_tables(case: RuleInput) -> object:
+    encoded = any(e.state == "gradient" and e.compress is not None for e in case.plan.synchronise)
+    apart = case.arch.tied_embeddings and case.pp > 1 and case.plan.choice.form is None
+    return encoded and apart and f"pp = {case.pp}"
+
+
 NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "several layouts": lambda case: len(case.plan.layouts) > 1 and f"{len(case.plan.layouts)} of them",
     "uneven shares of batch or states": _shares,
@@ -130,6 +136,7 @@ NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "an optimizer without backward passes": _forward_only,
     "an optimizer of whole matrices with sharded states": _whole_matrices,
     "encoded exchanges of what cp shards too": _shards_of_sequences,
+    "encoded gradients of a tied table on two pipeline ranks": _two_tables,
     "several chains of stages": lambda case: case.plan.pipeline.chains > 1 and case.plan.choice.name,
 }
 """Parts of a plan with the value that is refused; nothing where there is none."""
