@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from meshwright.model.operators.operator_types import Attention, Operator
 from meshwright.plans.context_parallel import USUAL, Context
+from meshwright.program.synchronisation.token_hashing import TokenHashing
 from meshwright.workload.encoder_lengths import NO_ENCODER, EncoderLengths
 from meshwright.workload.expert_capacity import Capacity
 from meshwright.workload.packed_documents import Documents
@@ -62,8 +63,8 @@ class LocalShape:
     run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's ranks that have whole
     sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one fast domain.
     ``documents`` are those that sequences are packed with and attention is confined to; None: each sequence is
-    one. ``capacity`` bounds the tokens of an expert; None: it takes all. ``sent`` are the rows that go to experts
-    over those that tokens chose, ``busiest`` is how many times the mean rank's rows the busiest rank of experts
+    one. ``capacity`` bounds the tokens of an expert; None: it takes all. ``hashing`` groups rows that travel as one;
+    None: each travels by itself. ``sent`` are the rows that go to experts over those that tokens chose, ``busiest`` is how many times the mean rank's rows the busiest rank of experts
     has, None where nothing is said of it, and ``most_busy`` how many times it can have. ``reached`` says how many
     parts of the experts a token reaches, where pairs were counted. ``encoder`` has the tokens of an encoder.
     """
@@ -82,6 +83,7 @@ class LocalShape:
     ulysses: Number = 1
     documents: Documents | None = None
     capacity: Capacity | None = None
+    hashing: TokenHashing | None = None
     sent: Number = 1.0
     busiest: Number | None = None
     most_busy: Number = np.inf
@@ -109,17 +111,22 @@ class LocalShape:
 
     @property
     def rows_as_routed(self) -> bool:
-        """Return true if the rows sent to experts depend on the routing: dropped tokens are not sent."""
-        return self.capacity is not None and not self.capacity.pad
+        """Return true if the number of rows depends on routing or hashing: a dropped token has no row."""
+        return self.hashing is not None or (self.capacity is not None and not self.capacity.pad)
 
     def sent_rows(self, mode: Mode, experts_per_token: int) -> Number:
-        """Rows that one rank sends to experts; in the mean of ranks where that depends on routers."""
+        """Rows that one rank has for experts; in the mean of ranks where that depends on routers."""
         rows = self.sequence_tokens(mode) * experts_per_token * self.sent
         return np.rint(rows) if self.capacity is not None and self.capacity.pad else rows
 
+    def travelling_rows(self, mode: Mode, experts_per_token: int) -> Number:
+        """Rows that one rank sends to experts: with hashing one for each bucket, as many as are assumed."""
+        rows = self.sent_rows(mode, experts_per_token)
+        return rows if self.hashing is None else rows * self.hashing.distinct
+
     def expert_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Rows that the experts of one rank process, when routing is balanced."""
-        return self.sent_rows(mode, experts_per_token) * self.etp
+        return self.travelling_rows(mode, experts_per_token) * self.etp
 
     def busiest_rows(self, mode: Mode, experts_per_token: int) -> Number:
         """Return the rows that the experts of the busiest rank process; the mean where its load is unknown."""

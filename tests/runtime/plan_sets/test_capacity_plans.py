@@ -30,18 +30,18 @@ def test_they_are_with_every_other_part(plan):
 @pytest.mark.parametrize("capacity", CAPACITIES, ids=str)
 def test_some_tokens_are_dropped_and_no_expert_has_too_many(capacity):
     trial = BOUNDED.trial()
-    batch, bounded = trial.batches()[0], trial.bounded
-    of = Bounded(capacity, bounded.scopes if capacity.scope != "sequence" else sequences(batch))
-    choices = reference_choices(trial.model, trial.tensors(), batch.tokens, bounded=of)
+    batch, sending = trial.batches()[0], trial.sending
+    of = Bounded(capacity, sending.scopes if capacity.scope != "sequence" else sequences(batch))
+    choices = reference_choices(trial.model, trial.tensors(), batch.tokens, sending=of)
     size = int((of.scopes == 0).sum())
     moe = trial.model.architecture.moe
     places = -(-size * moe.experts_per_token * 7 // (moe.experts * 10))
     for choice in choices:
-        assert not choice.kept.all()
-        assert (choice.weights[~choice.kept] == 0).all()
+        assert not choice.sent.all()
+        assert (choice.weights[~choice.sent] == 0).all()
         for scope in of.scopes.unique():
             inside = (of.scopes == scope).expand(choice.experts.shape[:2])
-            chosen, kept = choice.experts[inside], choice.kept[inside]
+            chosen, kept = choice.experts[inside], choice.sent[inside]
             loads = chosen.flatten().bincount(minlength=moe.experts)
             found = chosen[kept].bincount(minlength=moe.experts)
             assert found.tolist() == loads.clamp(max=places).tolist()
@@ -52,7 +52,7 @@ def sequences(batch):
 
 
 def test_scopes_of_a_trial_are_the_ranks_parts():
-    scopes = CUT.trial().bounded.scopes
+    scopes = CUT.trial().sending.scopes
     _, sizes = scopes.unique(return_counts=True)
     assert sizes.tolist() == [12] * 8, "24 tokens · 2 sequences in 4 parts, 2 micro-batches"
 

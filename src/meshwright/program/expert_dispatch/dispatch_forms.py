@@ -6,6 +6,8 @@ Of k chosen experts, the ep ranks that have them are r ≤ k, on d ≤ r nodes. 
 form                legs to the experts                              copies of a token
 ==================  ===============================================  ==========================================
 ``flat``            all-to-all over ep                               k, one for each chosen expert
+``bucketed``        all-to-all over ep                               fewer: one row for each bucket of similar rows
+                                                                     of a rank for an expert (LSH-MoE)
 ``once-per-rank``   all-to-all over ep                               r; copies for experts are made where it comes
 ``hierarchical``    all-to-all over the nodes, between ranks of one  d, then r (DeepSeek-V3, arXiv 2412.19437,
                     place in them; then over each node's ranks       section 3.2.2; DeepEP)
@@ -28,13 +30,14 @@ from meshwright.program.expert_dispatch.dispatch_fanout import ExpertChoice, mea
 from meshwright.program.local_shape import LocalShape, Number
 from meshwright.stack.stack import Stack
 
-ExchangeForm = Literal["flat", "once-per-rank", "hierarchical"]
+ExchangeForm = Literal["flat", "bucketed", "once-per-rank", "hierarchical"]
 Axes = tuple[str, ...]
 
 EP: Axes = ("ep",)
 INSIDE, ACROSS = "ep_inside", "ep_across"
 LEGS: Mapping[ExchangeForm, tuple[Axes, ...]] = {
     "flat": (EP,),
+    "bucketed": (EP,),
     "once-per-rank": (EP,),
     "hierarchical": ((ACROSS,), (INSIDE,)),
 }
@@ -56,7 +59,7 @@ class DeduplicatedBytes:
 def exchange_form(shape: LocalShape, stack: Stack) -> ExchangeForm:
     """Return the form of one plan's token exchange."""
     if not stack.deduplicates_exchange or shape.ep == 1:
-        return "flat"
+        return "flat" if shape.hashing is None else "bucketed"
     return "hierarchical" if 1 < shape.ep_inside < shape.ep else "once-per-rank"
 
 

@@ -23,6 +23,7 @@ from meshwright.program.layouts.rank_mesh import RankGrid, strides, together
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.model_states.stack_zero_semantics import effective_sharding, exchange_timing
 from meshwright.program.program_parts import Part, ProgramParts
+from meshwright.program.synchronisation.token_hashing import token_hashing
 from meshwright.stack.stack import Stack
 from meshwright.workload.workload import Workload
 
@@ -124,6 +125,7 @@ def local_shape(
         ulysses=layout.context_in_full.heads(layout.grid.cp),
         documents=workload.documents,
         capacity=workload.capacity,
+        hashing=token_hashing(plan.synchronise, ep),
         sent=found.sent,
         busiest=found.busiest,
         most_busy=found.most,

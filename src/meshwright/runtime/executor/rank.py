@@ -93,7 +93,7 @@ def loaded_rank(
     """Return a rank that holds its part of ``tensors``, whole parameters."""
     numerics = runnable_numerics(job.model.architecture)
     precision = precision_of(job.precision, job.program.changed_types)
-    plan = rank_plan(job.program, job.model, numerics, communicator, precision)
+    plan = rank_plan(job.program, job.model, numerics, communicator, precision, job.seed)
     for unit in plan.all_units:
         unit.load(tensors if isinstance(unit, FrozenUnit) else local_part(tensors, unit))
     for name, buffer in plan.buffers.items():

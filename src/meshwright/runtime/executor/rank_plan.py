@@ -190,9 +190,14 @@ def _on_same_mesh(unit: AnyUnit, other: AnyUnit) -> bool:
 
 
 def rank_plan(
-    program: Program, model: ModelGraph, numerics: Numerics, communicator: Communicator, precision: Precision
+    program: Program,
+    model: ModelGraph,
+    numerics: Numerics,
+    communicator: Communicator,
+    precision: Precision,
+    seed: int = 0,
 ) -> RankPlan:
-    """Return the plan of one rank; its parameters are still zero."""
+    """Return the plan of one rank; its parameters are still zero. ``seed`` is that of its kernels' random choices."""
     pipeline_rank = communicator.pipeline_rank
     held = RankUnits(program, communicator.rank)
     places, hosting = held.places, _hosting(program, communicator)
@@ -223,6 +228,7 @@ def rank_plan(
                     layer=0 if of_encoder else place.layer,
                     buffers=buffers,
                     tally=tally,
+                    seed=seed,
                 ),
             )
             for place in of_stage

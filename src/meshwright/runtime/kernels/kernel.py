@@ -48,6 +48,7 @@ class Setting:
 
     ``layer`` is the number of the decoder layer, None outside. ``buffers`` are tensors stored with the weights that
     get no gradient, by full name; ``tally`` collects the statistics of the rank's routed layers in a step.
+    ``seed`` is the run's, of random choices.
     """
 
     architecture: Architecture
@@ -61,6 +62,7 @@ class Setting:
     layer: int | None
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
     tally: RouterStatistics = field(default_factory=RouterStatistics)
+    seed: int = 0
 
     def named(self, parameter: Parameter, unit: str = "") -> str:
         """Return a parameter's full name; a tied head uses the embedding's table."""

@@ -26,8 +26,7 @@ from meshwright.model.named_tensors import TOKEN_TABLE, named_buffers, runnable_
 from meshwright.model.numerics import Mixing, Numerics
 from meshwright.runtime.reference.adapter_products import with_products
 from meshwright.runtime.reference.elementwise import capped, linear, normed
-from meshwright.runtime.reference.expert_capacity import Bounded
-from meshwright.runtime.reference.feedforward import dense, routed
+from meshwright.runtime.reference.feedforward import Sending, dense, routed
 from meshwright.runtime.reference.latent_attention import latent_heads
 from meshwright.runtime.reference.linear_attention import linear_attention_output
 from meshwright.runtime.reference.routing import Choice, imbalance, moved
@@ -48,7 +47,7 @@ def reference_loss(
     divisor: float,
     micro_batch: int | None = None,
     begins_BL: Tensor | None = None,
-    bounded: Bounded | None = None,
+    sending: Sending | None = None,
     share: float = 1.0,
     *,
     encoder: Tensor | None = None,
@@ -59,11 +58,11 @@ def reference_loss(
     Adds the weighted multi-token-prediction losses, and load-balancing losses averaged over these sequences, or over
     micro-batches of ``micro_batch`` consecutive ones (None: one micro-batch); a model with balancing losses needs the
     whole batch. ``begins_BL``: the position at which each token's document begins; None: each sequence is one
-    document. ``bounded``: experts have a capacity. ``share``: the part of the batch that these sequences are, by
+    document. ``sending`` limits what experts get. ``share``: the part of the batch that these sequences are, by
     which balancing losses count.
     """
     (logits_BLV, *further), choices = _run(
-        model, tensors, tokens_BL, begins_BL, bounded, encoder=encoder, images=images
+        model, tensors, tokens_BL, begins_BL, sending, encoder=encoder, images=images
     )
     arch = model.architecture
     loss = _summed(logits_BLV, labels_BL) / divisor
@@ -111,10 +110,10 @@ def reference_choices(
     tensors: Mapping[str, Tensor],
     tokens_BL: Tensor,
     begins_BL: Tensor | None = None,
-    bounded: Bounded | None = None,
+    sending: Sending | None = None,
 ) -> list[Choice]:
     """Return the router's choices in every routed layer for these sequences."""
-    return _run(model, tensors, tokens_BL, begins_BL, bounded)[1]
+    return _run(model, tensors, tokens_BL, begins_BL, sending)[1]
 
 
 def reference_corrections(
@@ -122,13 +121,13 @@ def reference_corrections(
     tensors: Mapping[str, Tensor],
     tokens_BL: Tensor,
     begins_BL: Tensor | None = None,
-    bounded: Bounded | None = None,
+    sending: Sending | None = None,
 ) -> dict[str, Tensor]:
     """Return the routers' corrections after a step on these sequences, by name."""
     routing, names = model.architecture.numerics.routing, named_buffers(model)
     if routing is None or not names:
         return {}
-    choices = reference_choices(model, tensors, tokens_BL, begins_BL, bounded)
+    choices = reference_choices(model, tensors, tokens_BL, begins_BL, sending)
     return {name: moved(routing, tensors[name], choice) for name, choice in zip(names, choices, strict=True)}
 
 
@@ -137,7 +136,7 @@ def _run(
     tensors: Mapping[str, Tensor],
     tokens_BL: Tensor,
     begins_BL: Tensor | None,
-    bounded: Bounded | None = None,
+    sending: Sending | None = None,
     *,
     encoder: Tensor | None = None,
     images: Images | None = None,
@@ -150,7 +149,7 @@ def _run(
         "documents are not packed behind an encoder"
     )
     begins_BL = torch.zeros_like(tokens_BL) if begins_BL is None else begins_BL
-    decoder = Decoder(model.architecture, numerics, with_products(model, tensors), begins_BL, bounded)
+    decoder = Decoder(model.architecture, numerics, with_products(model, tensors), begins_BL, sending)
     decoder = decoder.after_encoder(encoder, images)
     hidden_BLD, arch, choices = decoder.embedded(tokens_BL), model.architecture, list[Choice | None]()
     plain = arch.main_layers
@@ -172,7 +171,7 @@ def _run(
 class Decoder:
     """The parts of a decoder, in order; ``tensors`` may hold only some layers.
 
-    ``begins``: the position at which each token's document begins, (B, L); ``bounded``: experts have a capacity.
+    ``begins``: the position at which each token's document begins, (B, L); ``sending`` limits what experts get.
     ``encoded``: an encoder's result; ``images``: how the images lie whose rows it is.
     """
 
@@ -180,7 +179,7 @@ class Decoder:
     numerics: Numerics
     tensors: Mapping[str, Tensor]
     begins: Tensor
-    bounded: Bounded | None = None
+    sending: Sending | None = None
     encoded: Tensor | None = None
     images: Images | None = None
 
@@ -248,7 +247,7 @@ class Decoder:
         before = "pre_feedforward_layernorm" if four else "post_attention_layernorm"
         n_BLD, choice = self._norm(f"{unit}.{before}", x_BLD), None
         if moe is not None and moe.layers[layer]:
-            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, n_BLD, self.bounded)
+            y_BLD, choice = routed(self.arch, moe, self.numerics, self.tensors, unit, n_BLD, self.sending)
         else:
             y_BLD = dense(self.arch, self.numerics, self.tensors, f"{unit}.mlp", n_BLD)
         if four:

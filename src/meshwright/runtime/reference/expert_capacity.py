@@ -32,7 +32,7 @@ def with_places(bounded: Bounded, moe: Experts, choice: Choice) -> Choice:
             comers.sort(key=lambda place: _rank(bounded.capacity, choice, *place))
             for place in comers[:places]:
                 kept_BLK[tuple(place)] = True
-    return replace(choice, weights=choice.weights * kept_BLK, kept=kept_BLK)
+    return replace(choice, weights=choice.weights * kept_BLK, sent=kept_BLK)
 
 
 def _rank(

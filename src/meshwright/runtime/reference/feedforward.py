@@ -1,11 +1,12 @@
 """The feed-forward part of a layer: dense, or experts one after another, with weight 0 where they were not chosen.
 
 Every expert processes every token, so that a token's result does not depend on other tokens' choices, not even in the
-last digit. Experts' tensors are stacked, (experts, …). Sizes: B sequences, L positions, D hidden, F feed-forward, E
+last digit; with buckets it processes centroids. Experts' tensors are stacked, (experts, …). Sizes: B sequences, L positions, D hidden, F feed-forward, E
 experts.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,8 +15,12 @@ from meshwright.model.architecture import Architecture, Experts
 from meshwright.model.named_tensors import CORRECTION
 from meshwright.model.numerics import Numerics
 from meshwright.runtime.reference.elementwise import ACTIVATIONS, clamped_swiglu, linear
+from meshwright.runtime.reference.expert_buckets import Bucketed
 from meshwright.runtime.reference.expert_capacity import Bounded, with_places
 from meshwright.runtime.reference.routing import Choice, chosen
+
+Sending = Bounded | Bucketed
+"""Limits of what is sent to experts: a capacity, or one row for each bucket of similar tokens."""
 
 
 def dense(
@@ -36,20 +41,33 @@ def routed(
     tensors: Mapping[str, Tensor],
     unit: str,
     x_BLD: Tensor,
-    bounded: Bounded | None = None,
+    sending: Sending | None = None,
 ) -> tuple[Tensor, Choice]:
-    """Return the weighted sum of each token's experts plus the shared experts, and the choice."""
+    """Return the weighted sum of each token's experts plus the shared experts, and the choice.
+
+    ``sending`` limits what experts get.
+    """
     assert numerics.routing is not None
     logits_BLE = linear(tensors, f"{unit}.mlp.gate", x_BLD)
     correction_E = tensors[f"{unit}.{CORRECTION}"] if moe.router_correction else None
     choice = chosen(numerics.routing, moe.experts_per_token, logits_BLE, correction_E)
-    if bounded is not None:
-        choice = with_places(bounded, moe, choice)
+    if isinstance(sending, Bounded):
+        choice = with_places(sending, moe, choice)
+    sent_BLK = torch.zeros_like(choice.experts, dtype=torch.bool)
     weights_BLE = torch.zeros_like(choice.probabilities).scatter(-1, choice.experts, choice.weights)
     y_BLD = torch.zeros_like(x_BLD)
     for expert in range(moe.experts):
         one = _one_expert(tensors, f"{unit}.mlp.experts", expert)
-        y_BLD = y_BLD + _expert(arch, numerics, one, x_BLD) * weights_BLE[..., expert, None]
+        if isinstance(sending, Bucketed):
+            chose_BLK = choice.experts == expert
+            c_BLD, first_BL = sending.centroids(unit, x_BLD, chose_BLK.any(-1))
+            sent_BLK |= chose_BLK & first_BL[..., None]
+            found_BLD = _expert(arch, numerics, one, c_BLD) + (x_BLD - c_BLD)
+        else:
+            found_BLD = _expert(arch, numerics, one, x_BLD)
+        y_BLD = y_BLD + found_BLD * weights_BLE[..., expert, None]
+    if isinstance(sending, Bucketed):
+        choice = replace(choice, sent=sent_BLK)
     if moe.shared_intermediate:
         shared_BLD = dense(arch, numerics, tensors, f"{unit}.mlp.shared_experts", x_BLD)
         if moe.shared_gate:

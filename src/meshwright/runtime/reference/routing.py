@@ -18,14 +18,14 @@ from meshwright.model.router import Groups, LoadBalance, Routing
 class Choice:
     """Expert numbers (…, K) and the ``weights`` (…, K) of their results.
 
-    ``probabilities`` (…, E) are those of the balancing loss. ``kept`` (…, K) are within their expert's capacity; None:
-    all.
+    ``probabilities`` (…, E) are those of the balancing loss. ``sent`` (…, K): a row is sent for the choice, which is
+    within its expert's capacity, or the first of its bucket; None: for all.
     """
 
     experts: Tensor
     weights: Tensor
     probabilities: Tensor
-    kept: Tensor | None = None
+    sent: Tensor | None = None
 
 
 def chosen(routing: Routing, per_token: int, logits_TE: Tensor, correction_E: Tensor | None) -> Choice:

@@ -17,7 +17,7 @@ from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.batch_sharding import sequence_indices
 from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
-from meshwright.runtime.reference.expert_capacity import Bounded
+from meshwright.runtime.reference.feedforward import Sending
 from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
 from meshwright.runtime.verify.reference_exchanges import VirtualIslands
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
@@ -51,7 +51,7 @@ class Steps:
 def reference_gradients(trial: VerifyCase, tensors: Tensors, batch: Batch) -> tuple[float, Tensors]:
     """Return the loss of a batch under these tensors, and the gradients of all parameters."""
     trained = _trained(trial, tensors)
-    loss = _loss(trial, tensors, batch, trial.bounded)
+    loss = _loss(trial, tensors, batch, trial.sending)
     loss.backward()
     return loss.item(), {name: _gradient(tensor) for name, tensor in trained.items()}
 
@@ -64,7 +64,7 @@ def reference_steps(trial: VerifyCase) -> Steps:
 def _two_loss_steps(trial: VerifyCase) -> Steps:
     tensors, found, chosen = trial.tensors(), [], []
     for step, batch in enumerate(trial.batches()):
-        chosen.append(_chosen(trial, tensors, batch, trial.bounded))
+        chosen.append(_chosen(trial, tensors, batch, trial.sending))
         found.append(two_loss_step(trial, tensors, step, partial(_number, trial, batch)))
     return Steps(
         tuple(float(of[LOSSES].mean()) for of in found),
@@ -77,7 +77,7 @@ def _two_loss_steps(trial: VerifyCase) -> Steps:
 
 
 def _number(trial: VerifyCase, batch: Batch, tensors: Tensors) -> float:
-    return _loss(trial, tensors, batch, trial.bounded).item()
+    return _loss(trial, tensors, batch, trial.sending).item()
 
 
 class _Replica:
@@ -92,9 +92,9 @@ class _Replica:
         self.norms: list[float] = []
         self.gradients: list[Tensors] = []
         self.chosen: list[Experts] = []
-        self.bounded = trial.bounded
-        if rows is not None and self.bounded is not None:
-            self.bounded = replace(self.bounded, scopes=self.bounded.scopes[rows])
+        self.sending = trial.sending
+        if rows is not None and self.sending is not None:
+            self.sending = replace(self.sending, scopes=self.sending.scopes[rows])
         program = trial.program
         self.ranks = ranks or tuple(range(program.parts.ranks))
         self.reductions = VirtualReductions(program, self.ranks) if encodes_inside_steps(program) else None
@@ -105,7 +105,7 @@ class _Replica:
         batch = whole if self.rows is None else whole.of(self.rows)
         _forget(self.trained)
         if self.reductions is None:
-            loss = _loss(trial, tensors, batch, self.bounded)
+            loss = _loss(trial, tensors, batch, self.sending)
             loss.backward()
         else:
             loss = self._encoded_gradients(self.reductions, whole, batch.counted)
@@ -113,8 +113,8 @@ class _Replica:
         limit = trial.options.clip or torch.inf
         self.norms.append(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), limit).item())
         self.losses.append(loss.item())
-        self.chosen.append(_chosen(trial, tensors, batch, self.bounded))
-        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, self.bounded)
+        self.chosen.append(_chosen(trial, tensors, batch, self.sending))
+        corrections = reference_corrections(trial.model, tensors, batch.tokens, batch.begins, self.sending)
         products = own_products(trial.model, tensors)
         self.optimizer.step()
         tensors |= corrections
@@ -135,9 +135,9 @@ class _Replica:
                 own = [row for of in of_replica[first : first + together] for row in of]
                 tensors = {name: tensor.detach().clone() for name, tensor in seen.items()}
                 trained = _trained(trial, tensors)
-                bounded = trial.bounded and replace(trial.bounded, scopes=trial.bounded.scopes[own])
+                sending = trial.sending and replace(trial.sending, scopes=trial.sending.scopes[own])
                 share = together / (len(rows) * program.micro_batches)
-                loss = _loss_of(trial, tensors, whole.of(own), counted, bounded, share)
+                loss = _loss_of(trial, tensors, whole.of(own), counted, sending, share)
                 loss.backward()
                 losses.append(loss.detach())
                 found[replica] = {name: _gradient(tensor) for name, tensor in trained.items()}
@@ -212,14 +212,14 @@ def _trained(trial: VerifyCase, tensors: Tensors) -> dict[str, torch.Tensor]:
     return {name: tensors[name].requires_grad_() for name, parameter in named if parameter.trained}
 
 
-def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch, bounded: Bounded | None = None) -> torch.Tensor:
+def _loss(trial: VerifyCase, tensors: Tensors, batch: Batch, sending: Sending | None = None) -> torch.Tensor:
     parts = replica_parts(trial.program, trial.model, tensors)
     if not parts:
-        return _loss_of(trial, tensors, batch, batch.counted, bounded)
+        return _loss_of(trial, tensors, batch, batch.counted, sending)
     losses = []
     for own, rows in parts:
         part = batch.of(rows)
-        within = bounded and replace(bounded, scopes=bounded.scopes[rows])
+        within = sending and replace(sending, scopes=sending.scopes[rows])
         losses.append(_loss_of(trial, own, part, batch.counted, within, share=1 / len(parts)))
     return torch.stack(losses).sum()
 
@@ -229,7 +229,7 @@ def _loss_of(
     tensors: Tensors,
     batch: Batch,
     counted: int,
-    bounded: Bounded | None,
+    sending: Sending | None,
     share: float = 1.0,
 ) -> torch.Tensor:
     """Return the loss of sequences that are a ``share`` of a batch of so many ``counted`` labels."""
@@ -242,7 +242,7 @@ def _loss_of(
         counted,
         together,
         batch.begins,
-        bounded,
+        sending,
         share,
         encoder=_as_parameters(batch.encoder, tensors),
         images=trial.images,
@@ -257,12 +257,12 @@ def _as_parameters(given: torch.Tensor | None, tensors: Tensors) -> torch.Tensor
 
 
 @torch.no_grad()
-def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch, bounded: Bounded | None) -> Experts:
-    """Return the routers' choices if copies are deduplicated or choices dropped; dropped ones are ``NOWHERE``."""
-    if not (trial.program.stack.deduplicates_exchange or bounded):
+def _chosen(trial: VerifyCase, tensors: Tensors, batch: Batch, sending: Sending | None) -> Experts:
+    """Return the routers' choices if exchanges depend on them; those without a row of their own are ``NOWHERE``."""
+    if not (trial.program.stack.deduplicates_exchange or sending):
         return ()
-    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, bounded)
-    return [c.experts if c.kept is None else c.experts.masked_fill(~c.kept, NOWHERE) for c in choices]
+    choices = reference_choices(trial.model, tensors, batch.tokens, batch.begins, sending)
+    return [c.experts if c.sent is None else c.experts.masked_fill(~c.sent, NOWHERE) for c in choices]
 
 
 def _forget(tensors: Tensors) -> None:

@@ -2,7 +2,7 @@
 
 The bytes within one group depend on its tokens' choices. For rows that are gathered over etp, all groups together move
 what the Program counts. Deduplicated copies are as many as tokens reach ranks, or nodes: counted here from the choices
-of the reference's routers. So are the rows of experts with a capacity, unless they are padded.
+of the reference's routers. So are the rows of experts with a capacity, unless they are padded, and the buckets of similar rows.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from meshwright.program.pass_items import Collective, PassKind, exchanges_of, le
 from meshwright.program.program import Program
 from meshwright.runtime.comm.communicator import Traffic
 from meshwright.runtime.comm.process_groups import Axes
-from meshwright.runtime.verify.expected_traffic import STEP, in_pass
+from meshwright.runtime.verify.expected_traffic import STEP, EntryTraffic, in_pass
 from meshwright.schedules.action import PASS_KINDS
 
 Experts = Sequence[torch.Tensor]
-"""The chosen experts of each token of a step, (…, chosen), for each routed layer; ``NOWHERE`` if dropped."""
+"""The chosen experts of each token of a step, (…, chosen), for each routed layer; ``NOWHERE`` if no row is sent."""
 NOWHERE = -1
 EACH = 0
 """Stands for a row per choice, in place of a number of experts per part."""
@@ -39,6 +39,33 @@ def routed_differences(program: Program, logs: Iterable[Iterable[Traffic]], chos
                 f"{STEP}: exchanges of routed rows over {', '.join(axes)} move {found[axes]} bytes among all ranks, "
                 f"expected {expected[axes]}"
             )
+
+
+def token_exchanges(
+    program: Program, logs: Sequence[Sequence[Sequence[Traffic]]], chosen: Sequence[Experts]
+) -> list[EntryTraffic]:
+    """Compare the bytes of centroids of all ranks (rank, step, entry of the log) with the reference's buckets.
+
+    Exchanges are those of the rank with most.
+    """
+    hashing = program.parts[0].shape.hashing
+    if hashing is None:
+        return []
+    sent = [[entry for of_step in log for entry in of_step if _of_tokens(entry)] for log in logs]
+    logged = sum(int(entry.logical_bytes) for of_rank in sent for entry in of_rank)
+    predicted = sum(_as_chosen(program, of_step)[EP] for of_step in chosen)
+    of = [Counter({("all-to-all", EP, float(size)): 1}) for size in (logged, predicted)]
+    return [EntryTraffic(hashing.entry, max(map(len, sent)), *of)]
+
+
+def _of_tokens(entry: Traffic) -> bool:
+    return entry.routed and entry.axes == EP
+
+
+def without_shared_buckets(program: Program, chosen: Experts) -> Iterator[str]:
+    """Say that no bucket of the reference held several tokens in a step: it shows nothing of buckets."""
+    if program.parts[0].shape.hashing is not None and not any((of == NOWHERE).any() for of in chosen):
+        yield f"{STEP}: no bucket of similar tokens holds several"
 
 
 def _as_balanced(program: Program) -> Counter[Axes]:

@@ -31,7 +31,7 @@ from meshwright.runtime.verify.expected_copies import differing_copies
 from meshwright.runtime.verify.expected_traffic import between_islands, differing_traffic
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, island_steps, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
-from meshwright.runtime.verify.routed_traffic import routed_differences
+from meshwright.runtime.verify.routed_traffic import routed_differences, token_exchanges, without_shared_buckets
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 
@@ -164,16 +164,20 @@ def gathered(record: T, place: Place) -> list[T]:
 def _judged(trial: VerifyCase, everyone: Sequence[Record]) -> Outcome:
     """Compare the ranks of every island with the reference of that island."""
     program = trial.program
+    logs = [record.traffic for record in everyone]
     if not program.loose:
-        return _judged_island(trial, everyone, list(range(len(everyone))), reference_steps(trial))
-    found = [
+        expected = reference_steps(trial)
+        found = _judged_island(trial, everyone, list(range(len(everyone))), expected)
+        return replace(found, exchanges=tuple(token_exchanges(program, logs, expected.chosen)))
+    of_islands = island_steps(trial)
+    judged = [
         _judged_island(trial, everyone, list(ranks), expected)
-        for ranks, expected in zip(
-            islands(program.parts[0].grid, program.loose), island_steps(trial), strict=True
-        )
+        for ranks, expected in zip(islands(program.parts[0].grid, program.loose), of_islands, strict=True)
     ]
-    exchanges = between_islands(program, [record.traffic for record in everyone], trial.steps)
-    return together(found, exchanges)
+    steps = zip(*(expected.chosen for expected in of_islands), strict=True)
+    chosen = [[torch.cat(layer) for layer in zip(*of_step, strict=True)] for of_step in steps]
+    exchanges = between_islands(program, logs, trial.steps) + token_exchanges(program, logs, chosen)
+    return together(judged, exchanges)
 
 
 def _judged_island(
@@ -231,6 +235,9 @@ def _traffic(
         for step, copies in enumerate(record.copies):
             for difference in differing_copies(trial.program, record.pipeline_rank, copies):
                 yield f"rank {rank}, step {step + 1}: {difference}"
+    for step, chosen in enumerate(expected.chosen):
+        for difference in without_shared_buckets(trial.program, chosen):
+            yield f"step {step + 1}: {difference}"
     if trial.program.steps_overlap and any(clipped):
         return
     if trial.program.loose:

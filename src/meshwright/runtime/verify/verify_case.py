@@ -4,7 +4,8 @@ The fraction of masked labels differs from sequence to sequence, so that ranks c
 of means is not the mean. Parameters deviate enough for attention scores to matter, and gradients are clipped. The
 learning rate is large, and ε is no smaller than a usual gradient: values near zero then do not magnify their rounding,
 and the parameters depend on the scale of gradients, which AdamW otherwise ignores. Each packed sequence has other
-document borders: many short documents, few, or one. An encoder reads a random text, or patches of normal numbers.
+document borders: many short documents, few, or one. Where similar rows of experts travel as one there are few words
+and equal sequences, and the first one repeats a word: some rows are then equal in every layer. An encoder reads a random text, or patches of normal numbers.
 """
 
 from collections.abc import Sequence
@@ -17,17 +18,22 @@ from meshwright.model.named_tensors import named_parameters
 from meshwright.model.transforms.lora_adapters import with_stacked_pairs
 from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.program.program import Program, sequences_of_step
+from meshwright.program.synchronisation.token_hashing import TokenHashing
 from meshwright.runtime.batch import rank_micro_batches
 from meshwright.runtime.batch.batch_sharding import sequence_parallel_positions
 from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.comm.process_groups import SEQUENCE_RANKS
 from meshwright.runtime.data.encoder_input import EncoderInput, blank_image_rows, encoder_input
 from meshwright.runtime.executor.operator_call import MicroBatch
+from meshwright.runtime.kernels.moe.token_buckets import projections
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
+from meshwright.runtime.reference.expert_buckets import Bucketed
 from meshwright.runtime.reference.expert_capacity import Bounded
+from meshwright.runtime.reference.feedforward import Sending
 from meshwright.runtime.state.step_options import StepOptions
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.workload.base_types import QUANTISED
+from meshwright.workload.expert_capacity import CapacityScope
 from meshwright.workload.images import Images
 
 STEPS = 3
@@ -38,6 +44,8 @@ MASKED = (0.1, 0.5, 0.0, 0.7, 0.3)
 """Fractions of masked labels, by sequence in turn."""
 BORDERS = (0.15, 0.6, 0.0, 0.3)
 """Probability that a position of a packed sequence begins a document, by sequence in turn."""
+WORDS = 3
+"""Different token ids where similar rows of experts travel as one."""
 OPTIONS = StepOptions(lr=1e-2, epsilon=1e-3, clip=0.5)
 
 
@@ -91,25 +99,40 @@ class VerifyCase:
         return self.program.parts[0].shape.encoder.images
 
     @property
-    def bounded(self) -> Bounded | None:
-        """The capacity scope of every token; None without a capacity."""
-        program = self.program
-        part = program.parts[0]
-        capacity, size = part.shape.capacity, int(part.shape.micro_batch)
-        if capacity is None:
-            return None
+    def sending(self) -> Sending | None:
+        """The limits of what experts get, with the scope of every token; None without any."""
+        capacity, hashing = self.program.parts[0].shape.capacity, self.program.parts[0].shape.hashing
+        if hashing is not None:
+            return Bucketed(self._hash_matrices(hashing), self._scopes("rank"))
+        return None if capacity is None else Bounded(capacity, self._scopes(capacity.scope))
+
+    def _scopes(self, scope: CapacityScope) -> torch.Tensor:
+        """Return the scope of every token: (sequences, 1 or positions)."""
+        part = self.program.parts[0]
         sequences = torch.arange(self.sequences)[:, None]
         parts = torch.zeros(1, int(part.shape.seq_len), dtype=torch.long)
-        if capacity.scope == "rank":
+        if scope == "rank":
             for place, rank in enumerate(part.grid.group_of(0, SEQUENCE_RANKS)):
                 parts[0, sequence_parallel_positions(part, rank)] = place
-        of = sequences if capacity.scope == "sequence" else sequences // size
-        return Bounded(capacity, of * (int(parts.max()) + 1) + parts)
+        of = sequences if scope == "sequence" else sequences // int(part.shape.micro_batch)
+        return of * (int(parts.max()) + 1) + parts
+
+    def _hash_matrices(self, hashing: TokenHashing) -> dict[str, torch.Tensor]:
+        """Return the random matrices of each layer's hashes."""
+        architecture = self.model.architecture
+        return {
+            f"layers.{layer}": projections(hashing, SEED, layer, architecture.hidden).unflatten(
+                1, (hashing.hashes, hashing.width)
+            )
+            for layer in range(architecture.layers)
+        }
 
     def _batch(self, seed: int) -> Batch:
         draw = torch.Generator().manual_seed(seed)
         size = (self.sequences, int(self.program.parts[0].shape.seq_len))
         tokens, labels = torch.randint(self.model.architecture.vocab, (2, *size), generator=draw)
+        if self.program.parts[0].shape.hashing is not None:
+            tokens = _alike(tokens)
         masked = torch.rand(size, generator=draw) < self._in_turn(MASKED)
         shape = self.program.parts[0].shape
         read = encoder_input(self.model.architecture.encoder, shape.encoder)
@@ -138,6 +161,14 @@ class VerifyCase:
     def _in_turn(self, shares: Sequence[float]) -> torch.Tensor:
         """Return one share for each sequence: (sequence, 1)."""
         return torch.tensor([shares[i % len(shares)] for i in range(self.sequences)])[:, None]
+
+
+def _alike(tokens: torch.Tensor) -> torch.Tensor:
+    """Return sequences of few words, in equal pairs, the first of one word: some rows of experts are then alike."""
+    few = tokens % WORDS
+    few[0] = few[0, 0]
+    few[1::2] = few[: len(few) // 2 * 2 : 2]
+    return few
 
 
 def micro_batches(

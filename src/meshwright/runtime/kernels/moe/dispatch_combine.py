@@ -23,6 +23,7 @@ from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
 from meshwright.runtime.kernels.moe.expert_capacity import Admission, Sent
 from meshwright.runtime.kernels.moe.load_balancing_loss import Balance
+from meshwright.runtime.kernels.moe.token_buckets import hash_codes, projections, token_buckets
 from meshwright.runtime.kernels.moe.token_permutation import (
     ETP,
     Place,
@@ -108,7 +109,7 @@ class DispatchKernel:
         """Return the rows to send: ((sequence, batch, width), (sequence, batch, experts)) → (rows, width)."""
         tokens, logits = x
         if logits is not None:  # recomputation reuses the routes of the forward pass
-            visit.routes = self._routes(logits.flatten(0, 1), logits.shape[1])
+            visit.routes = self._routes(tokens.flatten(0, 1), logits.flatten(0, 1), logits.shape[1])
             visit.way = self._way(visit.routes)
             if self.setting.communicator.program.stack.optimizer.forward_only:
                 _count(self, visit.routes, logits.shape[1])
@@ -156,16 +157,23 @@ class DispatchKernel:
         """The full name of the layer's correction bias, which not every router has."""
         return f"{self.setting.unit_name}.{CORRECTION}"
 
-    def _routes(self, logits: torch.Tensor, batch: int) -> TokenPermutation:
+    def _routes(self, tokens: torch.Tensor, logits: torch.Tensor, batch: int) -> TokenPermutation:
         experts = self.choosing.experts(logits, self.setting.buffers.get(self.correction))
         weights = self.choosing.weights(logits, experts)
         places = experts if self._places is None else self._places[experts]
         sent = Sent(order_of(places), torch.bincount(places.flatten(), minlength=self.op.experts))
         if self.admission is not None:
             sent = self.admission.sent(places, weights, batch)
+        buckets, hashing = None, self.setting.shape.hashing
+        if hashing is not None:
+            codes = hash_codes(tokens, self._projections, hashing.hashes)
+            buckets = token_buckets(codes, places, sent.order, self.op.experts)
+            sent = sent._replace(counts=buckets.counts)
         weights, counts = weights.to(self.setting.precision.compute), self._counts(sent.counts)
         limited = self.admission is not None
-        found = TokenPermutation(experts, places, weights, logits, sent.order, counts, self._here, limited)
+        found = TokenPermutation(
+            experts, places, weights, logits, sent.order, counts, self._here, limited, buckets=buckets
+        )
         if self.balance is not None:
             own = self.balance.choices(experts, self.op.experts, batch)
             found.choices = sum_router_counts(self.setting.communicator, own, SEQUENCE_RANKS)
@@ -174,6 +182,14 @@ class DispatchKernel:
     def _way(self, routes: TokenPermutation) -> TokenDispatch:
         form = exchange_form(self.setting.shape, self.setting.communicator.program.stack)
         return FORMS[form](routes, self.setting.communicator, self.setting.precision.statistic)
+
+    @cached_property
+    def _projections(self) -> torch.Tensor:
+        """The random matrices of the layer's hashes."""
+        setting, hashing = self.setting, self.setting.shape.hashing
+        assert hashing is not None
+        found = projections(hashing, setting.seed, setting.decoder_layer, self.op.width)
+        return found.to(setting.communicator.device, setting.precision.compute)
 
     @cached_property
     def _places(self) -> torch.Tensor | None:

@@ -5,7 +5,8 @@ The form of dispatch (``token_dispatch/``) moves them over ep. If etp cuts the e
 group need all rows of the group: they are gathered, padded to the longest part. Arrived rows are sorted by expert.
 Results return the same way: sums over etp, the exchange over ep, the order of the tokens.
 
-With an expert capacity some choices are not sent, and some rows belong to no token.
+With an expert capacity some choices are not sent, and some rows belong to no token. With hashing one row is sent for
+each bucket of similar ones.
 
 Before that the ranks exchange how many rows they have for each expert: few numbers, which the Program does not count.
 """
@@ -20,6 +21,7 @@ from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.pass_items import Collective
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.kernels.kernel import Exchange
+from meshwright.runtime.kernels.moe.token_buckets import TokenBuckets
 
 ETP = ("etp",)
 
@@ -41,7 +43,8 @@ class TokenPermutation:
     ``order`` lists the tokens · chosen rows, numbered token by token, in the order of experts; with a ``capacity`` not
     all of them occur, and the number after the last one stands for a row of zeros. ``counts`` are rows by etp rank, ep
     rank and expert, on the host; ``here`` is this rank's place among them. ``weights_gradient`` is set in the backward
-    pass; ``choices`` are those of all tokens of each scope of a balancing loss.
+    pass; ``choices`` are those of all tokens of each scope of a balancing loss. With ``buckets`` one row travels for
+    each of them, and ``counts`` are those of buckets.
     """
 
     experts: torch.Tensor
@@ -54,6 +57,7 @@ class TokenPermutation:
     capacity: bool = False
     weights_gradient: torch.Tensor | None = None
     choices: torch.Tensor | None = None
+    buckets: TokenBuckets | None = None
 
     @property
     def chosen(self) -> int:

@@ -12,7 +12,7 @@ from meshwright.runtime.kernels.kernel import Exchange
 from meshwright.runtime.kernels.moe.token_permutation import TokenPermutation
 
 
-@dataclass(frozen=True)
+@dataclass
 class PerExpertDispatch:
     """Dispatch in one uneven all-to-all: rows sorted by expert are sorted by rank too."""
 
