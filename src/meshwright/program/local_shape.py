@@ -56,17 +56,18 @@ class Mode:
 class LocalShape:
     """Work of one rank for one micro-batch. ``micro_batch`` in sequences, ``seq_len`` in tokens.
 
-    ``vocabulary`` is the number of pipeline ranks over which tables of the vocabulary are cut, besides tp.
-    ``shard`` is the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard``
-    the same for the experts' (edp_shard). ``state_share`` are the weights of the former, none where all have equally
-    much. ``product_input_bytes`` is what an element of a matrix product's kept input takes: 2, or 1 where products
-    run in 8 or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's ranks that have whole
-    sequences of a part of the heads while they attend, ``ep_inside`` that of ep's ranks in one fast domain.
-    ``documents`` are those that sequences are packed with and attention is confined to; None: each sequence is
-    one. ``capacity`` bounds the tokens of an expert; None: it takes all. ``hashing`` groups rows that travel as one;
-    None: each travels by itself. ``sent`` are the rows that go to experts over those that tokens chose, ``busiest`` is how many times the mean rank's rows the busiest rank of experts
-    has, None where nothing is said of it, and ``most_busy`` how many times it can have. ``reached`` says how many
-    parts of the experts a token reaches, where pairs were counted. ``encoder`` has the tokens of an encoder.
+    ``vocabulary`` is the number of pipeline ranks over which tables of the vocabulary are cut, besides tp. ``shard`` is
+    the number of ranks that share one copy of the dense states (dp_shard·cp), ``expert_shard`` the same for the
+    experts' (edp_shard). ``state_share`` are the weights of the former, none where all have equally much.
+    ``product_input_bytes`` is what an element of a matrix product's kept input takes: 2, or 1 where products run in 8
+    or 4 bit and keep the quantised input. ``ulysses`` is the number of cp's ranks that have whole sequences of a part
+    of the heads while they attend, ``ep_inside`` that of ep's ranks in one fast domain. ``documents`` are those that
+    sequences are packed with and attention is confined to; None: each sequence is one. ``capacity`` bounds the tokens
+    of an expert; None: it takes all. ``hashing`` groups rows that travel as one; None: each travels by itself. ``sent``
+    are the rows that go to experts over those that tokens chose, ``busiest`` is how many times the mean rank's rows the
+    busiest rank of experts has, None where nothing is said of it, and ``most_busy`` how many times it can have.
+    ``reached`` says how many parts of the experts a token reaches, where pairs were counted. ``encoder`` has the tokens
+    of an encoder.
     """
 
     micro_batch: Number

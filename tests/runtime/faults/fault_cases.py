@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
+from bucket_plans import BUCKET_FAULTS
 from context_parallel_faults import CONTEXT_FAULTS
 from covering_plans import Proven
 from dispatch_plans import TRAVEL_FAULTS
@@ -448,4 +449,5 @@ FAULTS = (
     *ENCODER_FAULTS,
     *NEXT_TOKEN_FAULTS,
     *TRAVEL_FAULTS,
+    *BUCKET_FAULTS,
 )

@@ -322,7 +322,7 @@ def _expert_exchange(
 ) -> Collective:
     if not stack.deduplicates_exchange:
         size = ACTIVATION_BYTES * op.width * shape.travelling_rows(mode, op.experts_per_token)
-        entry = shape.hashing and shape.hashing.entry
+        entry = None if shape.hashing is None else shape.hashing.entry
         return Collective("all-to-all", EP, size, op.name, phase, routed=shape.rows_as_routed, entry=entry)
     row_bytes = ACTIVATION_BYTES * op.width * shape.sequence_tokens(mode)
     choice = ExpertChoice(op.experts, op.experts_per_token, op.groups, op.chosen_groups)

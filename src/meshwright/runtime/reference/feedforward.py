@@ -1,8 +1,8 @@
 """The feed-forward part of a layer: dense, or experts one after another, with weight 0 where they were not chosen.
 
 Every expert processes every token, so that a token's result does not depend on other tokens' choices, not even in the
-last digit; with buckets it processes centroids. Experts' tensors are stacked, (experts, …). Sizes: B sequences, L positions, D hidden, F feed-forward, E
-experts.
+last digit; with buckets it processes centroids. Experts' tensors are stacked, (experts, …). Sizes: B sequences, L
+positions, D hidden, F feed-forward, E experts.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,8 @@
 
 The bytes within one group depend on its tokens' choices. For rows that are gathered over etp, all groups together move
 what the Program counts. Deduplicated copies are as many as tokens reach ranks, or nodes: counted here from the choices
-of the reference's routers. So are the rows of experts with a capacity, unless they are padded, and the buckets of similar rows.
+of the reference's routers. So are the rows of experts with a capacity, unless they are padded, and the buckets of
+similar rows.
 """
 
 from collections import Counter

@@ -31,7 +31,11 @@ from meshwright.runtime.verify.expected_copies import differing_copies
 from meshwright.runtime.verify.expected_traffic import between_islands, differing_traffic
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, island_steps, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
-from meshwright.runtime.verify.routed_traffic import routed_differences, token_exchanges, without_shared_buckets
+from meshwright.runtime.verify.routed_traffic import (
+    routed_differences,
+    token_exchanges,
+    without_shared_buckets,
+)
 from meshwright.runtime.verify.tensor_errors import Error, joined, number_error, tensor_error, worst
 from meshwright.runtime.verify.verify_case import VerifyCase, micro_batches
 

@@ -4,8 +4,9 @@ The fraction of masked labels differs from sequence to sequence, so that ranks c
 of means is not the mean. Parameters deviate enough for attention scores to matter, and gradients are clipped. The
 learning rate is large, and ε is no smaller than a usual gradient: values near zero then do not magnify their rounding,
 and the parameters depend on the scale of gradients, which AdamW otherwise ignores. Each packed sequence has other
-document borders: many short documents, few, or one. Where similar rows of experts travel as one there are few words
-and equal sequences, and the first one repeats a word: some rows are then equal in every layer. An encoder reads a random text, or patches of normal numbers.
+document borders: many short documents, few, or one. Where similar rows of experts travel as one there are few words and
+equal sequences, and the first one repeats a word: some rows are then equal in every layer. An encoder reads a random
+text, or patches of normal numbers.
 """
 
 from collections.abc import Sequence

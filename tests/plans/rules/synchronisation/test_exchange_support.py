@@ -53,6 +53,27 @@ def test_narrow_moments_that_no_entry_names_are_fine():
     assert list(keys_of_entries(case(plan(ENTRY | {"state": "second_moment"})))) == []
 
 
+TOKENS = {"state": "expert_token", "over": "ep", "compress": {"lsh": {}}}
+ONCE = replace(load_stack("generic"), deduplicates_exchange=True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys", "stack", "key"),
+    [
+        (TOKENS | {"compress": {"lsh": {}, "layers": "0..1"}}, {}, "generic", "compress.layers"),
+        (TOKENS, {"workload": {"capacity": 1.0}}, "generic", "state"),
+        (TOKENS, {}, ONCE, "state"),
+    ],
+)
+def test_buckets_of_tokens_are_refused_with_what_they_do_not_go_with(entry, keys, stack, key):
+    stack = load_stack(stack) if isinstance(stack, str) else stack
+    (problem,) = keys_of_entries(replace(case(plan(entry, **keys)), stack=stack))
+    assert problem.field == f"synchronise.0.{key}"
+    assert "not supported yet" in problem.rule
+    assert list(keys_of_entries(replace(case(plan(ENTRY, **keys)), stack=stack))) == []
+    assert list(keys_of_entries(case(plan(TOKENS)))) == []
+
+
 def _two_layouts():
     this = plan()
     data = this.model_dump(by_alias=True)

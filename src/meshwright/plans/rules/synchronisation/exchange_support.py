@@ -70,11 +70,25 @@ def _narrow_moments(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal
             yield "state", entry.state, f"an average of a {key} in {kind}", f"dtypes.{key}: fp32"
 
 
+def _tokens(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
+    """Yield what buckets of tokens on their way to experts do not go with."""
+    if entry.state != "expert_token":
+        return
+    if entry.compress is not None and entry.compress.layers is not None:
+        yield "compress.layers", entry.compress.layers, "lsh in some of the layers", "take layers out"
+    if case.workload is not None and case.workload.capacity is not None:
+        yield "state", entry.state, "buckets of tokens for experts with a capacity", "no workload.capacity"
+    if case.stack.deduplicates_exchange:
+        rule = f"buckets with {case.stack.id}, which sends a token once to a rank with some of its experts,"
+        yield "state", entry.state, rule, "another stack"
+
+
 OF_ENTRIES: tuple[Callable[[RuleInput, Synchronisation], Iterator[Refusal]], ...] = (
     _lists,
     _partners,
     _periods,
     _narrow_moments,
+    _tokens,
 )
 
 

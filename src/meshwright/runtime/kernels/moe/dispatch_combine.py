@@ -23,7 +23,7 @@ from meshwright.runtime.executor.operator_call import OperatorCall
 from meshwright.runtime.kernels.kernel import Exchange, Setting, Value
 from meshwright.runtime.kernels.moe.expert_capacity import Admission, Sent
 from meshwright.runtime.kernels.moe.load_balancing_loss import Balance
-from meshwright.runtime.kernels.moe.token_buckets import hash_codes, projections, token_buckets
+from meshwright.runtime.kernels.moe.token_buckets import Bucketing
 from meshwright.runtime.kernels.moe.token_permutation import (
     ETP,
     Place,
@@ -105,12 +105,22 @@ class DispatchKernel:
         capacity = self.setting.shape.capacity
         return None if capacity is None else Admission(self.op, self.setting, capacity)
 
+    @cached_property
+    def bucketing(self) -> Bucketing | None:
+        """The hashing of tokens; None if each row travels by itself."""
+        hashing, setting = self.setting.shape.hashing, self.setting
+        if hashing is None:
+            return None
+        device, dtype = setting.communicator.device, setting.precision.compute
+        of = (setting.seed, setting.decoder_layer, self.op.width, self.op.experts)
+        return Bucketing(hashing, *of, device, dtype)
+
     def forward(self, x: Value, visit: OperatorCall) -> torch.Tensor:
         """Return the rows to send: ((sequence, batch, width), (sequence, batch, experts)) → (rows, width)."""
         tokens, logits = x
         if logits is not None:  # recomputation reuses the routes of the forward pass
             visit.routes = self._routes(tokens.flatten(0, 1), logits.flatten(0, 1), logits.shape[1])
-            visit.way = self._way(visit.routes)
+            visit.way = _dispatch_of(visit.routes, self.setting)
             if self.setting.communicator.program.stack.optimizer.forward_only:
                 _count(self, visit.routes, logits.shape[1])
         if visit.keep.inputs and not visit.keep.inner:
@@ -164,10 +174,9 @@ class DispatchKernel:
         sent = Sent(order_of(places), torch.bincount(places.flatten(), minlength=self.op.experts))
         if self.admission is not None:
             sent = self.admission.sent(places, weights, batch)
-        buckets, hashing = None, self.setting.shape.hashing
-        if hashing is not None:
-            codes = hash_codes(tokens, self._projections, hashing.hashes)
-            buckets = token_buckets(codes, places, sent.order, self.op.experts)
+        buckets = None
+        if self.bucketing is not None:
+            buckets = self.bucketing.buckets(tokens, places, sent.order)
             sent = sent._replace(counts=buckets.counts)
         weights, counts = weights.to(self.setting.precision.compute), self._counts(sent.counts)
         limited = self.admission is not None
@@ -178,18 +187,6 @@ class DispatchKernel:
             own = self.balance.choices(experts, self.op.experts, batch)
             found.choices = sum_router_counts(self.setting.communicator, own, SEQUENCE_RANKS)
         return found
-
-    def _way(self, routes: TokenPermutation) -> TokenDispatch:
-        form = exchange_form(self.setting.shape, self.setting.communicator.program.stack)
-        return FORMS[form](routes, self.setting.communicator, self.setting.precision.statistic)
-
-    @cached_property
-    def _projections(self) -> torch.Tensor:
-        """The random matrices of the layer's hashes."""
-        setting, hashing = self.setting, self.setting.shape.hashing
-        assert hashing is not None
-        found = projections(hashing, setting.seed, setting.decoder_layer, self.op.width)
-        return found.to(setting.communicator.device, setting.precision.compute)
 
     @cached_property
     def _places(self) -> torch.Tensor | None:
@@ -209,6 +206,12 @@ class DispatchKernel:
         table = own.new_zeros((int(shape.etp), int(shape.ep), self.op.experts))
         table[self._here] = own
         return sum_router_counts(self.setting.communicator, table, EXPERT_RANKS).cpu()
+
+
+def _dispatch_of(routes: TokenPermutation, setting: Setting) -> TokenDispatch:
+    """Return a dispatch in the form of the plan."""
+    form = exchange_form(setting.shape, setting.communicator.program.stack)
+    return FORMS[form](routes, setting.communicator, setting.precision.statistic)
 
 
 def _count(kernel: DispatchKernel, routes: TokenPermutation, batch: int) -> None:

@@ -1,4 +1,6 @@
-"""Buckets of similar rows on their way to experts: cross-polytope hashing (``program/synchronisation/token_hashing.py``).
+"""Buckets of similar rows on their way to experts, by cross-polytope hashing.
+
+The hashing is that of ``program/synchronisation/token_hashing.py``.
 
 Rows are a rank's for one layer and micro-batch, in the order of experts. Buckets are in the order of their experts, and
 in that of their codes for one expert. Means and sums add up the rows of a bucket in order, so that they are the same to
@@ -35,6 +37,30 @@ class TokenBuckets:
     def means(self, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return the centroids: (rows, width) → (buckets, width), summed in ``dtype``."""
         return (self.sums(rows, dtype) / self.sizes[:, None]).to(rows.dtype)
+
+
+@dataclass(frozen=True)
+class Bucketing:
+    """The hashing of a layer's tokens of width ``hidden`` for so many ``experts``, on a device in a dtype."""
+
+    hashing: TokenHashing
+    seed: int
+    layer: int
+    hidden: int
+    experts: int
+    device: torch.device
+    dtype: torch.dtype
+
+    @cached_property
+    def _matrices(self) -> torch.Tensor:
+        """The random matrices of the layer's hashes."""
+        found = projections(self.hashing, self.seed, self.layer, self.hidden)
+        return found.to(self.device, self.dtype)
+
+    def buckets(self, tokens: torch.Tensor, places: torch.Tensor, order: torch.Tensor) -> TokenBuckets:
+        """Return the buckets of tokens, (tokens, hidden), at ``places`` of experts, whose rows are in ``order``."""
+        codes = hash_codes(tokens, self._matrices, self.hashing.hashes)
+        return token_buckets(codes, places, order, self.experts)
 
 
 def projections(hashing: TokenHashing, seed: int, layer: int, hidden: int) -> torch.Tensor:
