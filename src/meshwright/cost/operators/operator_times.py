@@ -41,6 +41,7 @@ from meshwright.model.operators.operator_types import (
 from meshwright.program.local_shape import LocalShape, Mode, Number
 from meshwright.program.model_states.state_elements import packed_bytes, parameter_elements
 from meshwright.program.pass_items import Phase
+from meshwright.program.synchronisation.token_hashing import ROW_PASSES
 from meshwright.stack.device_recipe import DeviceRecipe
 from meshwright.stack.stack import Stack
 from meshwright.workload.base_types import QUANTISED
@@ -353,7 +354,23 @@ def _dispatch(op: Dispatch, phase: Phase, local: Local) -> Number:
     if phase == "W" or local.device_recipe.fuses_experts:
         return 0.0
     rows = local.shape.sent_rows(local.mode, op.experts_per_token)
-    return local.moved(op.width * rows, local.forms.constants["permute_bytes"])
+    seconds = local.moved(op.width * rows, local.forms.constants["permute_bytes"])
+    return seconds + hashing_seconds(op, phase, local)
+
+
+def hashing_seconds(op: Dispatch, phase: Phase, local: Local) -> Number:
+    """Return the seconds for a layer's buckets of similar rows: projections, means and sums; 0 without hashing.
+
+    Ignored: the sort of codes, of few numbers for each row.
+    """
+    hashing = local.shape.hashing
+    if hashing is None or phase == "W":
+        return 0.0
+    rows = op.width * local.shape.sent_rows(local.mode, op.experts_per_token)
+    seconds = local.moved(rows, BYTES_16 * ROW_PASSES[phase])
+    if phase == "F":
+        seconds = seconds + local.forms.gemm(local.tokens(op), op.width, hashing.hashes * hashing.width)
+    return seconds
 
 
 def _loss(op: Loss, phase: Phase, local: Local) -> Number:

@@ -41,6 +41,7 @@ from meshwright.program.pipeline_vocabulary import share_items
 from meshwright.program.program import Program, Stage
 from meshwright.program.program_parts import Part, ProgramParts
 from meshwright.program.synchronisation.islands import ISLAND
+from meshwright.program.synchronisation.token_hashing import token_hashing
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.pipeline import returns_to_first
 from meshwright.stack.stack import Stack
@@ -192,6 +193,7 @@ def array_shape(plans: PlanArrays, setting: Setting) -> LocalShape:
         documents=setting.workload.documents,
         encoder=setting.workload.encoder_lengths,
         capacity=setting.workload.capacity,
+        hashing=token_hashing(plans.synchronise, int(np.max(plans.ep, initial=1))),
         sent=sent,
         busiest=busiest,
         most_busy=most,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from meshwright.plans.forms.long import Stages
 from meshwright.plans.forms.short import ExpertOrder, NodeOrder, Recompute
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.schedules.activation_offload import OffloadRule
 from meshwright.schedules.choice import ScheduleChoice
 
@@ -40,6 +41,7 @@ class PlanArrays:
     node_order: NodeOrder | None = None
     slowdowns: Mapping[Hashable, float] | None = None
     expert_order: ExpertOrder | None = None
+    synchronise: tuple[Synchronisation, ...] = ()
 
     def __post_init__(self) -> None:
         self.__dict__.update(self.columns)

@@ -95,4 +95,5 @@ def from_shorts(plans: list[ShortPlan]) -> PlanArrays:
         values=values,
         node_order=plans[0].layout.node_order,
         expert_order=plans[0].layout.expert_order,
+        synchronise=plans[0].synchronise,
     )
