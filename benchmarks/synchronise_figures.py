@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import cos, log, pi
 from pathlib import Path
 
-from meshwright import api
 from meshwright.plans.synchronisation.compression import Budget, Compression
 from meshwright.plans.synchronisation.periods import LearningRates, Periods
 from meshwright.plans.synchronisation.synchronisation import PeriodRule, Quadratic, Synchronisation
@@ -71,12 +70,6 @@ def qsr_exchanges(steps: int = 93_600, warm_up: int = 10_000, peak: float = 0.00
     return sum(1 for _ in periods.exchanges(steps))
 
 
-def sent(system: str, **changes: object) -> float:
-    """Return the bytes that a rank sends in a step between islands, of an example."""
-    report = api.predict(EXAMPLES / f"{system}.yaml").to_json()
-    return sum(float(row["sent_bytes_per_step"]) for row in report["synchronise"])
-
-
 def figures() -> Iterator[Figure]:
     """Yield all figures that follow from counts alone."""
     less, local = f"{desloc(None):.2f}", f"{desloc(3 / 256):.2f}"
@@ -117,8 +110,3 @@ def desloc(local: float | None) -> float:
     """Return how many times less DES-LOC sends in a step than an exchange in each one, or than ``local`` exchanges."""
     each = 1 / 256 + 1 / 768 + 1 / 1536
     return 1 / each if local is None else local / each
-
-
-if __name__ == "__main__":
-    for figure in figures():
-        print(figure)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.synchronisation.codec_traffic import codec_bytes_moved
 from meshwright.cost.synchronisation.exchange_rows import ExchangeRow, sent_bytes
-from meshwright.program.pass_items import Collective
+from meshwright.program.pass_items import Collective, Segment, exchanges_of
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits
 from meshwright.program.synchronisation.exact_entries import entries_by_axis
@@ -60,12 +60,20 @@ def _of_rank(program: Program, prices: Prices, rank: int) -> dict[tuple[str, str
             items: Iterable[Collective] = program.collectives.get((action.stage, action.kind), ())
         elif action.kind in PASS_KINDS:
             body = program.bodies.get((action.stage, action.kind), ())
-            items = (one for part in body for _ in range(part.count) for one in part.overlapped)
+            items = [one for part in body for _ in range(part.count) for one in _of_segment(program, part)]
         else:
             continue
         for item in items:
             _add(found, program, prices, item, gathers=action.kind == "GATHER")
     return found
+
+
+def _of_segment(program: Program, segment: Segment) -> Iterator[Collective]:
+    """Yield the state exchanges of a segment, and the encoded exchanges of its block."""
+    yield from segment.overlapped
+    if segment.block is not None:
+        for item in program.block_items[segment.block, segment.kind]:
+            yield from (one for one in exchanges_of(item) if one.entry is not None)
 
 
 def _add(
@@ -77,13 +85,12 @@ def _add(
     gathers: bool,
 ) -> None:
     axes = [axis for axis in item.axes if program.group_size((axis,), item.part) > 1]
-    if not any(axis in DATA for axis in axes):
+    if item.entry is None and not any(axis in DATA for axis in axes):
         return
     gathers = gathers or (item.kind == "all-gather" and item.entry is None)
-    if item.entry is not None:
-        gathers = program.synchronise[item.entry].state == "parameter"
+    state = STATES[gathers] if item.entry is None else program.synchronise[item.entry].state
     over = "+".join(dict.fromkeys(OF_EXPERTS.get(axis, axis) for axis in axes))
-    of = found.setdefault((STATES[gathers], over), Exchanged())
+    of = found.setdefault((state, over), Exchanged())
     of.seconds += float(prices.collective(item))
     ranks = program.group_size(item.axes, item.part)
     of.sent += sent_bytes([item], ranks)
@@ -99,6 +106,8 @@ def _once(program: Program, state: str, over: str, found: Mapping[tuple[str, str
 def _repetitions(program: Program, state: str) -> int:
     """Return the exchanges of everything in a step."""
     modes = [part.mode for part in program.parts]
+    if state == "expert_token":
+        return program.micro_batches
     if state == "gradient":
         return program.micro_batches if any(mode.reduce == "per-micro-batch" for mode in modes) else 1
     if any(mode.gather == "per-layer" for mode in modes):
