@@ -15,7 +15,7 @@ from meshwright.verbs.plan.search_dtypes import (
     NOT_PREDICTED,
     SETS,
     OfTypes,
-    answer_allowing,
+    answer_allowing_types,
     in_order,
     type_sets,
 )
@@ -30,7 +30,7 @@ def asked(**nouns):
 
 def test_without_leave_the_answer_is_the_usual_one():
     question = header(**SMALL)
-    usual, same = planned(**SMALL), answer_allowing(PlanRequest(question))
+    usual, same = planned(**SMALL), answer_allowing_types(PlanRequest(question))
     assert same.proposals == usual.proposals
     assert "dtypes" in {row.key for row in same.space.left_out}
 
@@ -39,7 +39,7 @@ def test_without_leave_the_answer_is_the_usual_one():
 def test_every_set_of_types_has_its_best_plan_which_is_that_of_a_search_with_them(searched_alone):
     question = asked(**SMALL)
     sets = type_sets(setting_of(question.header))
-    found = answer_allowing(replace(question, top=2 * len(sets)))
+    found = answer_allowing_types(replace(question, top=2 * len(sets)))
     kinds = [tuple(plan.plan.dtypes.written.items()) if plan.plan.dtypes else () for plan in found.proposals]
     assert {*kinds} == {tuple(changed.items()) for changed in sets}
     assert len({*kinds[: len(sets)]}) == len(sets), "the best of each comes first"
@@ -64,7 +64,7 @@ def test_what_fits_only_with_states_on_the_host_may_fit_with_narrower_states_on_
     nouns = {"model": "llama-2-7b", "cluster": "h100-sxm-80gb x 1", "stack": "generic"}
     usual = answer(PlanRequest(header(**nouns))).proposals[0]
     assert usual.plan.offload.shares.some
-    found = answer_allowing(asked(**nouns))
+    found = answer_allowing_types(asked(**nouns))
     narrow = [one for one in found.proposals if one.plan.dtypes and one.plan.offload is None]
     assert min(one.report.step_time_s for one in narrow) < usual.report.step_time_s
     assert found.fastest.plan.dtypes is not None
@@ -72,7 +72,7 @@ def test_what_fits_only_with_states_on_the_host_may_fit_with_narrower_states_on_
 
 def test_what_fits_with_no_types_is_refused():
     with pytest.raises(InfeasibleError):
-        answer_allowing(asked(model="llama-3.1-8b", cluster="a100-sxm-40gb x 1", stack="maxtext"))
+        answer_allowing_types(asked(model="llama-3.1-8b", cluster="a100-sxm-40gb x 1", stack="maxtext"))
 
 
 @pytest.mark.parametrize(

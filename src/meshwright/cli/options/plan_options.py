@@ -103,7 +103,9 @@ Keep = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", help="Search element types of states too: dtypes. Their loss is not predicted."),
+    typer.Option(
+        "--allow", help="Search too: dtypes of states, local steps, compress. Their loss is not predicted."
+    ),
 ]
 Recommends = Annotated[
     str,

@@ -64,7 +64,9 @@ MOST_RULES = 5
 """Rules that the summary of a refusal names."""
 STAGES = ("balanced", *BALANCES)
 """Ways to cut stages."""
-ALLOWED = ("dtypes",)
+EXCHANGES = ("local", "compress")
+"""Keys of exchanges between replicas: less often, and with fewer bytes."""
+ALLOWED = ("dtypes", *EXCHANGES)
 """Keys that are searched only if a question allows it: their values change what is computed."""
 UNPLAYED = "perhaps quicker, with a schedule that takes long to play"
 
@@ -93,6 +95,11 @@ class PlanRequest:
     recommend: Recommend = "robust"
     allow: tuple[str, ...] = ()
     layers: Layers = "auto"
+
+    def __post_init__(self) -> None:
+        """Take keys with commas between them apart."""
+        words = tuple(word.strip() for text in self.allow for word in text.split(","))
+        object.__setattr__(self, "allow", words)
 
 
 @dataclass(frozen=True, slots=True)

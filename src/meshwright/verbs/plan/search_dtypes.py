@@ -53,7 +53,7 @@ class OfTypes:
         return self.found.proposals[0].report.step_time_s
 
 
-def answer_allowing(
+def answer_allowing_types(
     question: PlanRequest, setting: Setting | None = None, progress: Progress | None = None
 ) -> PlanAnswer:
     """Answer a question; with ``allow: dtypes`` for every set of types. Raises as ``answer`` does."""

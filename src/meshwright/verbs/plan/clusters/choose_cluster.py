@@ -32,7 +32,7 @@ from meshwright.verbs.plan.clusters.proposal_cost import (
 )
 from meshwright.verbs.plan.clusters.rank_clusters import rank_clusters, with_bounds
 from meshwright.verbs.plan.plan_on_cluster import PlanAnswer, PlanRequest
-from meshwright.verbs.plan.search_dtypes import answer_allowing
+from meshwright.verbs.plan.search_exchanges import answer_allowing
 from meshwright.verbs.plan.search_space import Progress
 from meshwright.verbs.predict.predict_plan import constants_remarks
 
