@@ -4,7 +4,6 @@ import pytest
 from lowered_programs import lowered, short_plan
 
 from meshwright.model.operators.operator_types import Dispatch
-from meshwright.plans.rules.synchronisation import exchange_support
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.program.expert_dispatch.dispatch_forms import LEGS, exchange_form
 from meshwright.program.pass_items import Collective
@@ -33,8 +32,7 @@ def test_a_token_is_projected_to_the_widths_of_all_hashes():
 
 
 @pytest.mark.parametrize("kind", ["F", "I"])
-def test_assumed_buckets_travel_over_ep(monkeypatch, kind):
-    monkeypatch.setattr(exchange_support, "SUPPORTED", True)
+def test_assumed_buckets_travel_over_ep(kind):
     exact, hashed = (_program(entries) for entries in ((), (TOKENS,)))
     for before, after in zip(_over_ep(exact, kind), _over_ep(hashed, kind), strict=True):
         assert after.logical_bytes == before.logical_bytes / 4
