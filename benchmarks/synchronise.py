@@ -85,8 +85,8 @@ def page(curves: Curves, count: int) -> str:
         "",
         "## DES-LOC's toy",
         "",
-        f"Rosenbrock's function, 256 workers, noise 1.5, periods 192, 192 and 692, {TOY_STEPS:,} steps of Adam; rate, β "
-        "and start are assumed. Mean loss of the last third:",
+        f"Rosenbrock's function, 256 workers, noise 1.5, periods 192, 192 and 692, {TOY_STEPS:,} steps of Adam; rate, "
+        "β and start are assumed. Mean loss of the last third:",
         "",
         "| moments are | loss |",
         "|---|--:|",

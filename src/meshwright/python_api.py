@@ -20,7 +20,7 @@ from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
-from meshwright.cli.terminal.validation_answer import print_validation
+from meshwright.cli.terminal.validation_answer import validated
 from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
@@ -36,7 +36,6 @@ from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.verification import render_verified
-from meshwright.present.svg.validation_scatter import scatter
 from meshwright.result import ServingReport
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 from meshwright.verbs.load_plan import refuse_training_options
@@ -442,12 +441,7 @@ def validate(
 ) -> Answer:
     """Predict the measured runs of a CSV file and return the errors."""
     _check_all({"picture": picture})
-    found = api.validate(runs, calibration=calibration)
-    if picture:
-        title = f"Predicted against measured: {Path(runs).name}"
-        write_whole(Path(picture), scatter(found.points(), title))
-    data = {"rows": list(found.rows()), "skipped": list(found.skipped_rows()), "summary": found.summary}
-    return Answer(data, lambda data: print_validation(found, _text(picture)))
+    return validated(runs, calibration, picture)
 
 
 def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:

@@ -15,8 +15,8 @@ from meshwright.cost.operators.program_passes import (
 from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
 from meshwright.cost.synchronisation.exchange_rows import ExchangeSummary
-from meshwright.cost.synchronisation.exchanges_between_steps import ProgramExchanges
 from meshwright.cost.synchronisation.exchanges_in_steps import step_codec_seconds, step_rows
+from meshwright.cost.synchronisation.island_exchanges import ProgramExchanges
 from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting

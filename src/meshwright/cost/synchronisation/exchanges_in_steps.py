@@ -22,7 +22,7 @@ OF_EXPERTS = {"edp_shard": "dp_shard", "edp_replicate": "dp_replicate"}
 
 @dataclass
 class Exchanged:
-    """What a pipeline rank exchanges of a state over an axis in a step."""
+    """Exchanges of a state over an axis by a pipeline rank in a step."""
 
     seconds: float = 0.0
     sent: float = 0.0

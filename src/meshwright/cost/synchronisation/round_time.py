@@ -1,4 +1,4 @@
-"""Time of a round: the steps after which all periods of a plan's entries begin anew together.
+"""Time of a round of steps, behind which all periods of a plan's entries begin anew together.
 
 Steps take S seconds each. Exchanges run on a stream of their own, one after the other, while later steps compute;
 where one is due and has not ended, the step behind waits. What codecs, anchors and outer optimizers compute stands

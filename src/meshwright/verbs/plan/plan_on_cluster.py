@@ -97,7 +97,7 @@ class PlanRequest:
     layers: Layers = "auto"
 
     def __post_init__(self) -> None:
-        """Take keys with commas between them apart."""
+        """Split keys at commas."""
         words = tuple(word.strip() for text in self.allow for word in text.split(","))
         object.__setattr__(self, "allow", words)
 
