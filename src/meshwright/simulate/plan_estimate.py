@@ -16,7 +16,7 @@ from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
 from meshwright.cost.synchronisation.exchange_rows import ExchangeSummary
 from meshwright.cost.synchronisation.exchanges_in_steps import step_codec_seconds, step_rows
-from meshwright.cost.synchronisation.island_exchanges import ProgramExchanges
+from meshwright.cost.synchronisation.exchanges_of_islands import ProgramExchanges
 from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting

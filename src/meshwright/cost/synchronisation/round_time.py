@@ -1,4 +1,4 @@
-"""Time of a round of steps, behind which all periods of a plan's entries begin anew together.
+"""Play a round of steps, in which all periods of a plan's entries end together.
 
 Steps take S seconds each. Exchanges run on a stream of their own, one after the other, while later steps compute;
 where one is due and has not ended, the step behind waits. What codecs, anchors and outer optimizers compute stands
