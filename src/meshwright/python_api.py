@@ -473,13 +473,8 @@ def schedule(
 
     ``times``: F,I,W,COMM of a micro-batch; ``memory`` in GiB; ``time_budget`` in seconds.
     """
-    given: dict[str, Any] = {
-        "stages": stages,
-        "micro_batches": micro_batches,
-        "chunks": chunks,
-        "times": times,
-    }
-    given |= {"stage_times": stage_times, "memory_limit": memory_limit, "unit": unit}
+    given: dict[str, Any] = {"stages": stages, "micro_batches": micro_batches, "chunks": chunks}
+    given |= {"times": times, "stage_times": stage_times, "memory_limit": memory_limit, "unit": unit}
     search_options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
