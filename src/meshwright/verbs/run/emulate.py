@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.cost.plan_report import report
 from meshwright.errors import InputError, Problem, attempted
+from meshwright.plans.forms.long import NOT_YET
 from meshwright.plans.resolve import Resolved
+from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
 from meshwright.program.program import Program
 from meshwright.result import Report
@@ -98,6 +100,11 @@ def _check_question(program: Program, processes: int, limit_s: float) -> None:
     """Raise InputError with all that is wrong with what was asked of an emulation."""
     problems: list[Problem] = []
     attempted(lambda: check_processes(program, processes), problems)
+    if exchanged_between_steps(program.synchronise, program.loose):
+        rule = f"exchanges between steps are not emulated: {NOT_YET}"
+        problems.append(
+            Problem("synchronise", "between steps", rule, "predict it, or run it without --emulate")
+        )
     if not 0 < limit_s < float("inf"):
         problems.append(
             Problem("limit", limit_s, "must be a number of seconds above 0", f"--limit {LIMIT_S:.0f}")
