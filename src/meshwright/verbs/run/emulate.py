@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.cost.plan_report import report
 from meshwright.errors import InputError, Problem, attempted
-from meshwright.plans.forms.long import NOT_YET
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
@@ -101,7 +100,7 @@ def _check_question(program: Program, processes: int, limit_s: float) -> None:
     problems: list[Problem] = []
     attempted(lambda: check_processes(program, processes), problems)
     if exchanged_between_steps(program.synchronise, program.loose):
-        rule = f"exchanges between steps are not emulated: {NOT_YET}"
+        rule = "exchanges between steps are not emulated yet"
         problems.append(
             Problem("synchronise", "between steps", rule, "predict it, or run it without --emulate")
         )
