@@ -20,7 +20,6 @@ from meshwright.cost.synchronisation.exchanges_of_islands import ProgramExchange
 from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting
-from meshwright.plans.synchronisation.periods import steps_per_round
 from meshwright.program.checks.per_unit_exchanges import UNIT_KINDS
 from meshwright.program.checks.validate_program import validate
 from meshwright.program.lowering.lower_plan import lower
@@ -77,37 +76,37 @@ def simulated_estimate(plan: LongPlan, setting: Setting) -> Estimate:
 def with_rounds(found: Estimate, program: Program, setting: Setting) -> Estimate:
     """Return the estimate of a mean step, with exchanges between islands and codecs."""
     prices = program_prices(program, setting)
-    parts = found.parts | {"codec": step_codec_seconds(program, prices)}
-    exposed = parts["dp"]
-    inside = tuple(step_rows(program, prices, exposed)) if exposed or program.collectives else ()
+    inside = tuple(step_rows(program, prices, found.parts))
+    parts = found.parts | {CODEC: step_codec_seconds(program, prices)}
     exchanges = ProgramExchanges(program, prices)
     if not exchanges.entries:
         return replace(found, parts=parts, rounds=ExchangeSummary(inside, 1, "step", IN_STEPS))
     step_s, times = sum(parts.values()), exchanges.times(setting.rates)
     entries = [program.synchronise[number] for number in exchanges.entries]
-    steps = setting.rates.steps if setting.rates is not None else steps_per_round(entries)
-    ruled = steps_per_round(entries) is None
-    length = steps or lcm(*(entry.period for entry in entries))
-    whole_run = ruled and setting.rates is not None
-    played = play_rounds(
-        step_s, times, length if ruled else steps_per_round(entries) or 1, whole_run=whole_run
-    )
-    parts["dp"] += sum(played.exposed_s.values()) / played.steps
-    parts["codec"] += sum(played.codec_s.values()) / played.steps
-    rows = (*exchanges.rows(times, step_s, played), *inside)
-    periodic = ruled or any(entry.period > 1 for entry in entries)
+    ruled = any(entry.has_rule for entry in entries)
+    run = setting.rates.steps if ruled and setting.rates is not None else None
+    length = run or lcm(*(entry.period for entry in entries))
+    played = play_rounds(step_s, times, length, whole_run=run is not None)
+    parts["dp"] += sum(played.exposed_s.values()) / length
+    parts[CODEC] += sum(played.codec_s.values()) / length
+    parts["optimizer"] += sum(played.update_s.values()) / length
+    at_base = ruled and run is None
     summary = ExchangeSummary(
-        rows,
-        None if ruled and setting.rates is None else played.steps,
-        "round" if periodic else "step",
-        AT_BASE if ruled and setting.rates is None else BETWEEN_STEPS,
+        (*exchanges.rows(times, step_s, played), *inside),
+        None if at_base else length,
+        "round" if ruled or any(entry.period > 1 for entry in entries) else "step",
+        AT_BASE if at_base else BETWEEN_STEPS,
     )
     return replace(found, parts=parts, rounds=summary)
 
 
-IN_STEPS = "predicted: exchanges of every step, with the bytes of the lowered Program"
+CODEC = "codec"
+IN_STEPS = (
+    "predicted: exchanges of every step with the lowered Program's bytes; exposed time is divided by seconds"
+)
 BETWEEN_STEPS = (
-    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed"
+    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed; exposed "
+    "time inside steps is divided by seconds"
 )
 AT_BASE = (
     f"{BETWEEN_STEPS}; the period is the base of its rule, since no --steps say how the learning rate falls"

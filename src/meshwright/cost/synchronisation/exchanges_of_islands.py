@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from meshwright.cost.operators.pass_prices import Prices
-from meshwright.cost.synchronisation.codec_traffic import codec_bytes_moved, exchange_bytes_moved
+from meshwright.cost.synchronisation.codec_times import exchange_codec_seconds, update_seconds
 from meshwright.cost.synchronisation.exchange_rows import ExchangeRow, sent_bytes
-from meshwright.cost.synchronisation.round_time import EntryTimes, RoundTime, per_step
+from meshwright.cost.synchronisation.round_time import EntryTimes, RoundTime
 from meshwright.plans.synchronisation.periods import LearningRates, Periods
-from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
+from meshwright.plans.synchronisation.synchronisation import Synchronisation, exchanged_between_steps
 from meshwright.program.program import Program
 from meshwright.program.synchronisation.encoded_bytes import exchange_bytes
 from meshwright.program.synchronisation.rank_exchanges import ExchangeMessage, RankExchanges
@@ -32,13 +32,14 @@ class ProgramExchanges:
         found = []
         for entry in self.entries:
             periods = Periods(self.program.synchronise[entry], rates)
-            fragments = range(periods.count)
+            fragments = [self.messages[entry, fragment] for fragment in range(periods.count)]
             found.append(
                 EntryTimes(
                     entry,
                     periods,
-                    tuple(max(map(self._seconds, self.messages[entry, f])) for f in fragments),
-                    tuple(max(self._compute(entry, of) for of in self.messages[entry, f]) for f in fragments),
+                    tuple(max(map(self._seconds, of)) for of in fragments),
+                    tuple(max(self._codec_seconds(entry, one) for one in of) for of in fragments),
+                    tuple(max(self._update_seconds(entry, one) for one in of) for of in fragments),
                 )
             )
         return found
@@ -46,17 +47,19 @@ class ProgramExchanges:
     def _seconds(self, messages: Sequence[ExchangeMessage]) -> float:
         return sum(float(self.prices.collectives(message.collectives)) for message in messages)
 
-    def _compute(self, entry: int, messages: Sequence[ExchangeMessage]) -> float:
+    def _codec_seconds(self, entry: int, messages: Sequence[ExchangeMessage]) -> float:
+        said, forms, total = self.program.synchronise[entry], self.prices.local.forms, 0.0
+        for one in messages:
+            ranks = self.program.group_size(one.axes, one.part)
+            total += exchange_codec_seconds(said.compress, one.stretches, ranks, forms)
+        return total
+
+    def _update_seconds(self, entry: int, messages: Sequence[ExchangeMessage]) -> float:
         said, forms = self.program.synchronise[entry], self.prices.local.forms
-        moved = 0.0
-        for message in messages:
-            ranks = self.program.group_size(message.axes, message.part)
-            moved += codec_bytes_moved(said.compress, message.elements, ranks)
-            moved += exchange_bytes_moved(said, message.elements)
-        return float(forms.pass_(moved, "optimizer_efficiency")) if moved else 0.0
+        return sum(update_seconds(said, one.state, one.elements, forms) for one in messages)
 
     def rows(self, times: Sequence[EntryTimes], step_s: float, found: RoundTime) -> Iterator[ExchangeRow]:
-        """Yield the rows of all entries, in the order in which they are written."""
+        """Yield the rows of all entries as they are written; ``step_s`` is a step without their exchanges."""
         for of in sorted(times, key=lambda one: one.number):
             said = self.program.synchronise[of.number]
             for state in said.states:
@@ -74,7 +77,7 @@ class ProgramExchanges:
                 for message in messages
                 if message.state == state
             )
-        each = found.begun.get(of.number, 0) / of.periods.count / found.steps
+        each = found.per_step(found.begun, of.number) / of.periods.count
         return ExchangeRow(
             state=state,
             over=said.axis,
@@ -85,11 +88,10 @@ class ProgramExchanges:
             largest_exchange_bytes=max(sizes),
             exchange_s=sum(of.exchange_s) / share,
             window_s=int(said.delay) * step_s,
-            exposed_s_per_step=per_step(found.exposed_s, of.number, found) / share,
+            exposed_s_per_step=found.per_step(found.exposed_s, of.number) / share,
         )
 
 
-def _bytes(said: object, messages: Sequence[ExchangeMessage], state: str) -> float:
+def _bytes(said: Synchronisation, messages: Sequence[ExchangeMessage], state: str) -> int:
     """Return one rank's encoded bytes of a state."""
-    compress = getattr(said, "compress", None)
-    return sum(exchange_bytes(compress, message.stretches) for message in messages if message.state == state)
+    return sum(exchange_bytes(said.compress, one.stretches) for one in messages if one.state == state)

@@ -26,7 +26,7 @@ def with_sharding_exchanges(report: Report, resolved: Resolved) -> Report:
         origin = f"null: {passes:,} passes in a step are not listed for it"
         return replace(report, origin={**report.origin, "synchronise": origin})
     program = lowered(plan, setting)
-    rows = tuple(step_rows(program, program_prices(program, setting), report.breakdown_s.get("dp", 0.0)))
+    rows = tuple(step_rows(program, program_prices(program, setting), report.breakdown_s))
     found = ExchangeSummary(rows, 1, "step", IN_STEPS)
     return replace(
         report,
