@@ -48,7 +48,7 @@ def memory_bars(report: Data, title: str) -> StackedBars:
     """Return the peak memory of each pipeline rank against the capacity of a device."""
     memory = report["memory_bytes"]
     bars = [
-        (f"pipeline rank {stage['rank']}", {kind: stage[kind] for kind in KINDS})
+        (f"pipeline rank {stage['rank']}", {kind: stage[kind] for kind in KINDS if kind in stage})
         for stage in memory["stages"]
     ]
     title = f"{title} ({report['kind']}), per device"

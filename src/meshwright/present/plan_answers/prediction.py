@@ -6,10 +6,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table
+from meshwright.present.plan_answers.replica_exchanges import print_exchanges, step_words
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
 from meshwright.units import format_seconds
 
-KINDS = ("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace")
+KINDS = (
+    *("parameters", "gradients", "optimizer", "activations", "working", "buffers", "workspace"),
+    "synchronise",
+)
+"""Kinds of memory; the last one only of plans with entries of ``synchronise``."""
 PARTS = {
     "compute": "compute",
     "tp": "tensor parallelism",
@@ -20,6 +25,7 @@ PARTS = {
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
     "host": "copies to hosts",
+    "codec": "codecs",
 }
 """Parts of a step's time in words."""
 
@@ -28,10 +34,13 @@ def render_report(data: dict[str, Any], trace: str | None, times: str | None = N
     """Print a Report in its JSON form."""
     out = console()
     step = data["step_time_s"]
-    out.print(f"[bold]{format_seconds(step)}[/bold] per {data['unit']} ({data['kind']}; {interval(data)})")
+    out.print(
+        f"[bold]{format_seconds(step)}[/bold] per {step_words(data)} ({data['kind']}; {interval(data)})"
+    )
     out.print(f"{data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_device']:,.1f} per device")
     out.print(f"MFU {percent(data['mfu'])}, causal {percent(data['mfu_causal'])}, HFU {percent(data['hfu'])}")
     print_breakdown(out, data)
+    print_exchanges(out, data)
     memory = data["memory_bytes"]
     verdict = "fits" if data["fits"] else "[bold red]does not fit[/bold red]"
     if data["fits_probability"] is not None:
@@ -76,12 +85,14 @@ def print_breakdown(out: Console, data: dict[str, Any]) -> None:
 
 def print_memory(out: Console, memory: dict[str, Any]) -> None:
     """Print the ledger of every pipeline rank."""
-    kinds = [kind for kind in KINDS if any(stage[kind] for stage in memory["stages"])]
+    kinds = [kind for kind in KINDS if any(stage.get(kind) for stage in memory["stages"])]
     table = plain_table("GiB on rank", *kinds, "total", "layers", wrapped=("layers",))
     for stage in memory["stages"]:
         layers = " ".join(stage["layers"])
         shown = layers if len(layers) <= 24 else layers[:21] + "…"
-        table.add_row(str(stage["rank"]), *(gib(stage[kind]) for kind in kinds), gib(stage["total"]), shown)
+        table.add_row(
+            str(stage["rank"]), *(gib(stage.get(kind, 0)) for kind in kinds), gib(stage["total"]), shown
+        )
     out.print(table)
 
 

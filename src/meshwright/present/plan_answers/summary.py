@@ -140,7 +140,7 @@ def _print_memory(out: Console, report: dict[str, Any]) -> None:
     memory = report["memory_bytes"]
     rank = next(stage for stage in memory["stages"] if stage["rank"] == memory["worst_rank"])
     usable = memory["usable"]
-    kinds = ", ".join(f"{kind} {gib(rank[kind])}" for kind in KINDS if rank[kind])
+    kinds = ", ".join(f"{kind} {gib(rank[kind])}" for kind in KINDS if rank.get(kind))
     _print(
         out,
         "\n[bold]Memory[/bold]",
