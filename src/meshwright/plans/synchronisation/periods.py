@@ -73,6 +73,10 @@ class Periods:
         """Return true if an exchange of the fragment that began ``delay`` steps before ends behind ``step``."""
         return self.begins(step - int(self.entry.delay), fragment)
 
+    def exchanges_at(self, step: int) -> bool:
+        """Return true if an exchange of any fragment begins or ends behind ``step``."""
+        return any(self.begins(step, fragment) or self.ends(step, fragment) for fragment in range(self.count))
+
     def ends_empty(self, step: int, fragment: int = 0) -> bool:
         """Return true if nothing was sent before that ends here: the first boundary where delay = every."""
         first = self.offset(fragment) or self.entry.period

@@ -5,7 +5,10 @@ those that an exchange over another axis has joined just before, behind the same
 equal.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+
+from meshwright.program.program import Program
+from meshwright.program.synchronisation.rank_exchanges import fragment_layers
 
 DATA_AXES = ("dp_replicate", "dp_shard")
 """The axes of a table of labels."""
@@ -27,3 +30,29 @@ def exchange_weights(
     if equal or not total:
         return [1 / len(counts)] * len(counts)
     return [count / total for count in counts]
+
+
+def joined_axes(
+    program: Program, entry: int, fragment: int, ended: Collection[tuple[int, int]]
+) -> frozenset[str]:
+    """Return the axes over which ranks hold equal values when an exchange of a fragment begins.
+
+    Those are exact axes, and loose ones over which other entries have just replaced the same states of the same layers
+    by values that all ranks share. ``ended``: entries and fragments whose exchanges have ended behind this step.
+    """
+    layers, states = fragment_layers(program, entry, fragment), program.synchronise[entry].states
+    return frozenset(
+        axis
+        for axis in DATA_AXES
+        if axis not in program.loose
+        or all(layers <= frozenset(_replaced(program, axis, state, ended)) for state in states)
+    )
+
+
+def _replaced(program: Program, axis: str, state: str, ended: Collection[tuple[int, int]]) -> Iterator[int]:
+    """Yield the layers of which all ranks along an axis have just got the same state."""
+    for entry, fragment in ended:
+        said = program.synchronise[entry]
+        shared = said.merge == 1 and said.own == "stale"
+        if said.axis == axis and state in said.states and shared:
+            yield from fragment_layers(program, entry, fragment)

@@ -53,6 +53,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "optimizer": str(program.stack.optimizer),
         "dtypes": dict(program.changed_types),
         "schedule": [format_actions(actions) for actions in program.lists],
+        "synchronise": [entry.to_data() for entry in program.synchronise],
     }
     return _plain(facts)
 

@@ -1,8 +1,8 @@
 """Export a run's weights as a Hugging Face checkpoint: whole tensors, gathered to rank 0 layer by layer.
 
-Weights are written in the run's compute dtype. Rank 0 needs host memory for all weights; an accelerator holds one
-stretch of a parameter in addition to its shards. Moments and step are not written: to resume a run, use the folders of
-``save_checkpoint``.
+Weights are written in the run's compute dtype. Where islands of replicas differ, those of their anchor are written.
+Rank 0 needs host memory for all weights; an accelerator holds one stretch of a parameter in addition to its shards.
+Moments and step are not written: to resume a run, use the folders of ``save_checkpoint``.
 """
 
 import json
@@ -17,11 +17,14 @@ import torch.distributed as dist
 from meshwright.errors import InputError, Problem
 from meshwright.model.graph import ModelGraph
 from meshwright.program.rank_units.unit_layout import Tensor
+from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.checkpoint.all_or_none import all_or_none
 from meshwright.runtime.checkpoint.run_folder import write_errors
-from meshwright.runtime.checkpoint.shard_files import BUFFER, PARAMETER, Stretch, stretches
+from meshwright.runtime.checkpoint.shard_files import BUFFER, PARAMETER, stretches
+from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
+from meshwright.runtime.state.anchor_parameters import anchored_model
 from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
 from meshwright.runtime.weights.family_tensor_names import stored_places
 from meshwright.runtime.weights.peft_files import save_adapters
@@ -57,25 +60,37 @@ def export_weights(
     Raises InputError on all ranks if the folder cannot be written or holds a checkpoint, if weights are NaN, or if the
     tensor names of the model's family are not known.
     """
-    mine = _by_layer(_own(rank))
-    announced = all_or_none(rank, "list of weights", lambda: _announced(mine, model, rank))
+    states = rank.interpreter.states
+    states.synchroniser.settle()
+    with anchored_model(states):
+        whole = _gathered(rank, model)
     first = rank.place.rank == 0
-    whole: dict[str, torch.Tensor] = {}
-    with rank.communicator.naming("gathering of weights", tuple(range(rank.place.ranks))):
-        for layer in dict.fromkeys(layer for of_rank in announced for layer in of_rank):
-            if first:
-                whole |= whole_tensors(_arriving(layer, announced, mine, rank))
-            else:
-                for stretch in mine.get(layer, ()):
-                    dist.send(_weights(stretch, rank), dst=0)
     all_or_none(
         rank, "writing of weights", lambda: _write(folder, model, whole, config, base) if first else None
     )
 
 
+def _gathered(rank: Rank, model: ModelGraph) -> dict[str, torch.Tensor]:
+    """Return all weights on rank 0, and none on the others."""
+    mine = _by_layer(_own(rank))
+    announced = all_or_none(rank, "list of weights", lambda: _announced(mine, model, rank))
+    whole: dict[str, torch.Tensor] = {}
+    with rank.communicator.naming("gathering of weights", tuple(range(rank.place.ranks))):
+        for layer in dict.fromkeys(layer for of_rank in announced for layer in of_rank):
+            if rank.place.rank == 0:
+                whole |= whole_tensors(_arriving(layer, announced, mine, rank))
+            else:
+                for stretch in mine.get(layer, ()):
+                    dist.send(_weights(stretch, rank), dst=0)
+    return whole
+
+
 def _own(rank: Rank) -> list[Stretch]:
-    """Return the parameters and buffers that this rank owns first, and therefore writes."""
-    return [s for s in stretches(rank) if s.state in (PARAMETER, BUFFER) and s.owner == rank.place.rank]
+    """Return the parameters and buffers that this rank owns first, and therefore writes; those of the first island."""
+    program, own = rank.job.program, rank.place.rank
+    if program.loose and own not in islands(program.parts[0].grid, program.loose)[0]:
+        return []
+    return [s for s in stretches(rank) if s.state in (PARAMETER, BUFFER) and s.owner == own]
 
 
 def _by_layer(own: Iterable[Stretch]) -> ByLayer:

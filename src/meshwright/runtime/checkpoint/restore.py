@@ -34,11 +34,12 @@ def restore_checkpoint(path: Path, rank: Rank) -> dict[str, object]:
     found = incompatibilities(manifest, job.program, job.model, job.precision)
     all_or_none(rank, "comparison of plans", lambda: _refuse(found))
     all_or_none(rank, "check of files", lambda: _refuse(_damages(path, manifest, rank)))
+    states = rank.interpreter.states
+    states.synchroniser.expect(manifest.step)
     pieces = list(stretches(rank))
     with StretchFiles(path) as files:
         all_or_none(rank, "search for shards", lambda: _refuse(p for s in pieces for p in files.problems(s)))
         all_or_none(rank, "loading of shards", lambda: files.read(pieces))
-    states = rank.interpreter.states
     states.optimizer.step = manifest.step
     states.renew()
     return facts_of(manifest)

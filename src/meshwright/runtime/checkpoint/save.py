@@ -1,7 +1,7 @@
 """Save a checkpoint: every rank writes the shards that it owns first, and rank 0 commits when all are on disk.
 
-Saving only reads the run's state, so it does not change the run. All ranks must see the same folder. Ranks wait for
-the slowest writer no longer than the run's time-out.
+Saving only reads the run's state, so it does not change the run; it waits for results of exchanges that are on their
+way. All ranks must see the same folder. Ranks wait for the slowest writer no longer than the run's time-out.
 """
 
 import json
@@ -37,6 +37,7 @@ def save_checkpoint(folder: Path, rank: Rank, facts: Mapping[str, object]) -> Pa
     """
     json.dumps(facts)
     assert rank.interpreter.states.settled, "a step is still to be validated"
+    rank.interpreter.states.synchroniser.settle()
     step, first = rank.interpreter.states.optimizer.step, rank.place.rank == 0
     try:
         all_or_none(rank, "beginning of a checkpoint", lambda: begin(folder, step) if first else None)

@@ -6,13 +6,13 @@ name of a stretch in a file is
 ``STATE/PARAMETER/CUT/START-STOP``. CUT is ``whole`` or the dim and range of the slice: by tp (``0:24-48``), by the
 pipeline ranks for a vocabulary table spread over them, or by ep and etp for experts (``0:4-8,1:0-32``; with an expert
 order ``0:9+2+5+0``). The file's metadata holds the shapes, whole and local, under ``PARAMETER/CUT``, so the files can
-be put together again without the plan that wrote them. Each stretch is only in the file of its first owner.
+be put together again without the plan that wrote them. Each stretch is only in the file of its first owner. States of
+exchanges between replicas are stretches too (``exchange_states.py``).
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,7 +21,9 @@ from safetensors.torch import save_file
 
 from meshwright.errors import InputError, Problem
 from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
+from meshwright.runtime.checkpoint.exchange_states import exchange_states
 from meshwright.runtime.checkpoint.manifest import damage
+from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.executor.rank_plan import layer_of
 from meshwright.runtime.fsync import give_usual_rights
@@ -34,6 +36,7 @@ DTYPES: Mapping[torch.dtype, str] = {
     torch.bfloat16: "BF16",
     torch.float16: "F16",
     torch.float8_e4m3fn: "F8_E4M3",
+    torch.int64: "I64",
 }
 """The safetensors names of the dtypes that shards have."""
 PARAMETER, BUFFER = "parameter", "buffer"
@@ -43,53 +46,11 @@ METADATA = "meshwright"
 """The only key of a file's metadata: safetensors does not always keep the order of several keys."""
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A stored part of a tensor. ``memory`` is this rank's own, in one part or, where some of it is on the host, two.
-
-    ``owner`` is the rank whose file holds it.
-    """
-
-    state: str
-    tensor: Tensor
-    start: int
-    owner: int
-    memory: tuple[torch.Tensor, ...]
-
-    @property
-    def length(self) -> int:
-        """The number of elements."""
-        return sum(map(len, self.memory))
-
-    @property
-    def values(self) -> torch.Tensor:
-        """The values; a copy where the memory has two parts."""
-        if len(self.memory) == 1:
-            return self.memory[0]
-        return torch.cat([part.to(self.memory[-1].device) for part in self.memory])
-
-    def set(self, values: torch.Tensor) -> None:
-        """Copy values into the memory."""
-        if len(self.memory) == 1:
-            self.memory[0].copy_(values)
-            return
-        for part, given in zip(self.memory, values.split([len(part) for part in self.memory]), strict=True):
-            part.copy_(given)
-
-    @property
-    def place(self) -> str:
-        """The parameter's name and this rank's cut of it."""
-        t = self.tensor
-        return f"{t.name}/" + (",".join(map(str, t.cuts)) or "whole")
-
-    @property
-    def name(self) -> str:
-        """The stretch's name in a file."""
-        return f"{self.state}/{self.place}/{self.start}-{self.start + self.length}"
-
-
 def stretches(rank: Rank) -> Iterator[Stretch]:
-    """Yield every parameter, moment and buffer stretch that a rank holds, and those of the base that steps change."""
+    """Yield every parameter, moment and buffer stretch that a rank holds, and those of the base that steps change.
+
+    States of exchanges follow, which must have been settled.
+    """
     optimizer = rank.interpreter.states.optimizer
     for unit in rank.plan.trained_units:
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
@@ -114,6 +75,7 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
         part = rank.plan.part_of_layer(layer_of(name))
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor, part)
         yield Stretch(BUFFER, tensor, 0, owner, (buffer,))
+    yield from exchange_states(rank)
 
 
 def rank_file(rank: int) -> str:

@@ -230,13 +230,18 @@ class _OverlappedExchanges:
     def begin(self, items: Sequence[Collective], at: int) -> list[PendingExchange]:
         """Start the gathers of the next block and the reduction of the previous one."""
         ahead = self.needed[at + 1] if at + 1 < len(self.order) else ()
-        gathers = [item for item in items if item.kind == "all-gather"]
+        gathers = [item for item in items if self._gathers_parameters(item)]
         going = self._gathers(gathers, at + 1) if gathers and ahead else []
-        reductions = [item for item in items if item.kind != "all-gather"]
+        reductions = [item for item in items if not self._gathers_parameters(item)]
         if reductions:
             return going + self._reductions(reductions, at - 1)
         self._reduce_alone(at - 1)
         return going
+
+    def _gathers_parameters(self, item: Collective) -> bool:
+        """Return false for reductions too, some of which gather messages of encoded gradients."""
+        entry = None if item.entry is None else self.plan.program.synchronise[item.entry]
+        return item.kind == "all-gather" and (entry is None or entry.state == "parameter")
 
     def reduce_rest(self) -> None:
         """Reduce the gradients of the last block where nothing is exchanged for it, so that they can leave."""

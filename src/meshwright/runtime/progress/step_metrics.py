@@ -9,10 +9,11 @@ from math import isfinite
 class StepMetrics:
     """Metrics of step ``step``, counted from 0. Unknown ones are None.
 
-    ``loss`` is the mean over all labelled tokens of the step, before its update, in nats; ``grad_norm`` the norm
-    before clipping; ``tokens`` all that the run has been trained on, including this step; ``tokens_per_s`` the rate of
-    all devices together; ``memory_bytes`` the peak of allocated tensors so far, on the rank with the largest peak;
-    ``time_s`` the seconds since 1970 at the end of the step.
+    ``loss`` is the mean over all labelled tokens of the step, before its update, in nats; where replicas synchronise
+    less often, over those of the first island, and ``loss_islands`` has the loss of each island at an exchange.
+    ``grad_norm`` is the norm before clipping; ``tokens`` all that the run has been trained on, including this step;
+    ``tokens_per_s`` the rate of all devices together; ``memory_bytes`` the peak of allocated tensors so far, on the
+    rank with the largest peak; ``time_s`` the seconds since 1970 at the end of the step.
     """
 
     step: int
@@ -25,10 +26,14 @@ class StepMetrics:
     step_time_s: float
     memory_bytes: int | None
     time_s: float
+    loss_islands: tuple[float, ...] | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the metrics as JSON-ready data; numbers that are not finite become null, with their names listed."""
-        return finite(asdict(self)) | {"origin": "measured"}
+        data = asdict(self)
+        if self.loss_islands is None:
+            del data["loss_islands"]
+        return finite(data) | {"origin": "measured"}
 
 
 def finite(data: Mapping[str, object]) -> dict[str, object]:

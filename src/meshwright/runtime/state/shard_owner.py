@@ -6,6 +6,8 @@ over all of it; with several chains of stages a rank's parameters also lie on th
 of other islands have other ones, and copy nothing.
 """
 
+from collections.abc import Sequence
+
 from meshwright.model.named_tensors import TOKEN_TABLE
 from meshwright.program.program import Program, table_changes_layout, table_ends, table_is_apart
 from meshwright.program.program_parts import Part
@@ -13,12 +15,22 @@ from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 from meshwright.program.synchronisation.islands import on_both_meshes
 
 
-def first_owner(program: Program, rank: int, layout: UnitLayout, tensor: Tensor, part: Part) -> int:
-    """Return the first rank that holds the same piece of a parameter of ``part`` as ``rank`` does."""
+def first_owner(
+    program: Program,
+    rank: int,
+    layout: UnitLayout,
+    tensor: Tensor,
+    part: Part,
+    apart: Sequence[str] | None = None,
+) -> int:
+    """Return the first rank that holds the same piece of a parameter of ``part`` as ``rank`` does.
+
+    Ranks that differ along the axes ``apart`` hold other ones; those are the axes between islands if not given.
+    """
     mesh = layout.mesh
     whole = mesh.shard if layout.parts == 1 else ()
     uncut = () if tensor.widths_cut else (mesh.width,)
-    alone = on_both_meshes(program.loose)
+    alone = on_both_meshes(program.loose if apart is None else apart)
     copies = tuple(axis for axis in (*mesh.replica, *whole, *uncut) if axis not in alone)
     first, ends = part.mesh_with(copies).group_of(rank, copies)[0], program.end_ranks
     stages = program.parts.pipeline_of(first)

@@ -96,6 +96,18 @@ class MessageExchange:
         change, outer = change.to(self.anchor.device), self.entry.outer_in_full
         update_anchor(outer, self.anchor, change, self.moments, int(self.number))
 
+    def expect(self, count: int) -> None:
+        """Make room for the results of so many exchanges that have begun, in place of all that there are."""
+
+        setting, size = self.sum.setting, sum(self.elements)
+        self.begun = []
+        for _ in range(count):
+            own = None
+            if self.fresh and self.anchor is not None:
+                own = torch.zeros(size, dtype=self.anchor.dtype, device=setting.device)
+            mean = torch.zeros(size, dtype=setting.real, device=setting.device)
+            self.begun.append(BegunExchange(None, own, mean))
+
     def settle(self) -> None:
         """Wait for the results of all exchanges that have begun."""
         for one in self.begun:

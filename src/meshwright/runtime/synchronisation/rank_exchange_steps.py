@@ -11,12 +11,11 @@ import torch
 
 from meshwright.plans.synchronisation.periods import LearningRates, Periods
 from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
-from meshwright.program.synchronisation.exchange_weights import DATA_AXES, exchange_weights
+from meshwright.program.synchronisation.exchange_weights import DATA_AXES, exchange_weights, joined_axes
 from meshwright.program.synchronisation.rank_exchanges import (
     ExchangeMessage,
     HeldStretch,
     RankExchanges,
-    fragment_layers,
 )
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.comm.process_groups import SYNCHRONISING
@@ -100,7 +99,7 @@ class Synchroniser:
                 changed = True
                 of = self.fragments[entry, fragment]
                 for message, exchange in zip(of.messages, of.exchanges, strict=True):
-                    self._set(message, exchange.end(self._local(message), empty=empty))
+                    self.set_local(message, exchange.end(self.local(message), empty=empty))
                 self.ended.add((entry, fragment))
         if changed:
             refresh(self.plan)
@@ -111,9 +110,18 @@ class Synchroniser:
             for exchange in of.exchanges:
                 exchange.settle()
 
+    def expect(self, step: int) -> None:
+        """Make room for the results that are on their way behind so many steps, for a checkpoint to fill."""
+        for (entry, fragment), of in self.fragments.items():
+            periods = self.periods[entry]
+            earliest = step - int(periods.entry.delay) + 1
+            count = sum(periods.begins(begun, fragment) for begun in range(earliest, step + 1))
+            for exchange in of.exchanges:
+                exchange.expect(count)
+
     def _begin(self, entry: int, fragment: int) -> None:
         of, said = self.fragments[entry, fragment], self.plan.program.synchronise[entry]
-        joined = self._joined(entry, fragment)
+        joined = joined_axes(self.plan.program, entry, fragment, self.ended)
         weights = exchange_weights(
             of.labels.tolist(), said.axis, self.place, joined, equal=said.weigh == "equal"
         )
@@ -131,22 +139,9 @@ class Synchroniser:
             )
             alone = len(ranks) == 1
             transport = AloneTransport() if alone else GroupTransport(communicator, message.collectives)
-            exchange.begin(self._local(message), weights, key, transport)
+            exchange.begin(self.local(message), weights, key, transport)
         of.labels.zero_()
         of.count += 1
-
-    def _joined(self, entry: int, fragment: int) -> frozenset[str]:
-        """Return the axes over which ranks are equal: exact ones, and those exchanged just before."""
-        program = self.plan.program
-        exact = {axis for axis in DATA_AXES if axis not in program.loose}
-        layers = fragment_layers(program, entry, fragment)
-        for other in self.entries:
-            said = program.synchronise[other]
-            ended = {layer for e, f in self.ended if e == other for layer in fragment_layers(program, e, f)}
-            equal = said.merge == 1 and said.own == "stale"
-            if equal and said.state == program.synchronise[entry].state and layers <= ended:
-                exact.add(said.axis)
-        return frozenset(exact)
 
     def _fragment(self, entry: int, fragment: int) -> FragmentExchanges:
         messages = RankExchanges(self.plan.program, self.plan.communicator.rank).messages(entry, fragment)
@@ -160,7 +155,7 @@ class Synchroniser:
         keeps = torch.device("cpu") if said.keep == "host" else home
         ranks = len(communicator.ranks_of(message.axes))
         sums = EncodedSum(said.compress, message.stretches, ranks, master, home, self.seed)
-        anchor = self._local(message).to(keeps, copy=True) if message.state == "parameter" else None
+        anchor = self.local(message).to(keeps, copy=True) if message.state == "parameter" else None
         outer = said.outer_in_full
         moments = {}
         if anchor is not None and outer is not None:
@@ -183,11 +178,12 @@ class Synchroniser:
     def _communicator(self, message: ExchangeMessage) -> Communicator:
         return self.plan.communicator.on(message.part).aside(SYNCHRONISING)
 
-    def _local(self, message: ExchangeMessage) -> torch.Tensor:
+    def local(self, message: ExchangeMessage) -> torch.Tensor:
         """Return this rank's values of a message, flat."""
         return torch.cat([self._memory(message.state, held) for held in message.held])
 
-    def _set(self, message: ExchangeMessage, values: torch.Tensor) -> None:
+    def set_local(self, message: ExchangeMessage, values: torch.Tensor) -> None:
+        """Replace this rank's values of a message."""
         parts = values.split([held.stretch.elements for held in message.held])
         for held, part in zip(message.held, parts, strict=True):
             self._memory(message.state, held).copy_(part)

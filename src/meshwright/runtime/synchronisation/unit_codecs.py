@@ -22,6 +22,7 @@ from meshwright.program.synchronisation.unit_legs import (
 )
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.precision import Precision
+from meshwright.runtime.synchronisation.codecs.codec import States
 from meshwright.runtime.synchronisation.draw_key import DrawKey
 from meshwright.runtime.synchronisation.encoded_shards import EncodedShards
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
@@ -44,7 +45,7 @@ class UnitCodecs:
     finished_steps: Callable[[], int] = lambda: 0
     sums: dict[int, EncodedSum] = field(default_factory=dict)
     shards: dict[tuple[int, str], EncodedShards] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rank = self.communicator.rank
@@ -62,6 +63,7 @@ class UnitCodecs:
         layout, program = self.unit.layout, self.program
         for state in ("gradient", "parameter"):
             for axis, entry in entries_by_axis(program.synchronise, program.loose, state).items():
+                self._count(entry)
                 if axis in layout.mesh.shard and layout.parts > 1:
                     self._shards(entry, state)
                 elif axis in layout.mesh.axes and state == "gradient":
@@ -105,16 +107,10 @@ class UnitCodecs:
             flat[place] = part
         return flat
 
-    def states(self) -> dict[str, torch.Tensor]:
-        """Return the live tensors that a checkpoint saves, by name."""
-        found = {
-            f"{entry}.{name}": one for entry, of in self.sums.items() for name, one in of.states().items()
-        }
-        return found | {
-            f"{entry}.{state}.{name}": one
-            for (entry, state), of in self.shards.items()
-            for name, one in of.states().items()
-        }
+    def states_of_sums(self) -> dict[str, States]:
+        """Return the live tensors that a checkpoint saves, by entry and state, and by name; restore them in place."""
+        sums = {str(entry): of.states() for entry, of in self.sums.items()}
+        return sums | {f"{entry}.{state}": of.states() for (entry, state), of in self.shards.items()}
 
     def _sum(self, entry: int, ranks: int) -> EncodedSum:
         if entry not in self.sums:
@@ -132,8 +128,13 @@ class UnitCodecs:
             self.shards[entry, state] = EncodedShards(said, *made)
         return self.shards[entry, state]
 
+    def _count(self, entry: int) -> torch.Tensor:
+        """Return the number of reductions so far."""
+        return self.counts.setdefault(entry, torch.zeros(1, dtype=torch.int64))
+
     def _reduction_key(self, entry: int, place: int) -> DrawKey:
-        number = self.counts[entry] = self.counts.get(entry, -1) + 1
+        number = int(self._count(entry))
+        self._count(entry).add_(1)
         return DrawKey(seed=self.seed, step=number, entry=entry, rank=place, exchange=number)
 
     def _run(self, legs: Legs[list[torch.Tensor]], items: Sequence[Collective]) -> Legwork:

@@ -71,7 +71,8 @@ class Evaluation:
                 )
             )
         total /= self.rank.job.program.stack.optimizer.passes_of_a_sequence
-        return HeldOut(step, sum_over_ranks(self.rank.communicator, total, "held-out loss") / tokens, tokens)
+        (everywhere,) = sum_over_ranks(self.rank.communicator, [total], "held-out loss")
+        return HeldOut(step, everywhere / tokens, tokens)
 
     def _sum(self, batches: Sequence[MicroBatch]) -> float:
         """Return the sum of this rank's losses."""

@@ -1,7 +1,8 @@
 """The training loop of one rank: steps, and the evaluations and checkpoints due between them.
 
 All ranks do the same in the same order; rank 0 also reports. A loss or norm that is not finite ends the run before the
-optimizer uses its gradients, on all ranks at once, since all have the same numbers. If steps are validated afterwards,
+optimizer uses its gradients, on all ranks at once, since all have the same numbers. Islands of replicas have numbers of
+their own: those of the first are reported, and a rank that fails ends the others. If steps are validated afterwards,
 a step's loss and norm are known during the next one, and its gradients' effect is undone before the run ends; before
 parameters are evaluated or saved the last step is validated.
 """
@@ -13,6 +14,7 @@ from time import perf_counter, time
 import torch
 
 from meshwright.errors import InputError, RunError
+from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
@@ -23,12 +25,13 @@ from meshwright.runtime.progress.display import Display
 from meshwright.runtime.progress.metrics_log import MetricsLog
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.progress.step_metrics import StepMetrics
+from meshwright.runtime.state.anchor_parameters import anchored_model
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.training.data_micro_batches import micro_batches
 from meshwright.runtime.training.evaluation import Evaluation, HeldOut
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
 from meshwright.runtime.training.stop_signals import Stopping
-from meshwright.runtime.training.world_reduction import max_over_ranks
+from meshwright.runtime.training.world_reduction import max_over_ranks, sum_over_ranks
 
 PEAK_STEPS = 2
 """Steps after which the memory peak is read again: by then everything has been allocated once."""
@@ -99,7 +102,7 @@ class Loop:
     def _step(self, step: int) -> None:
         """Run one optimizer step, and report it or the previous one."""
         rank, options, began = self.rank, self.training.options, perf_counter()
-        self.stopping.step = step
+        self.stopping.begin(step)
         batch = whole_batch(self.data.training, step)
         program, labels = rank.job.program, torch.from_numpy(batch.labels)
         by_replica = labels_by_replica(program, labels)
@@ -112,9 +115,21 @@ class Loop:
         self.times_s.append(perf_counter() - began)
         if step < self.first + PEAK_STEPS:
             self.peak_bytes = self._peak()
-        self._known(result)
+        losses = self._losses_of_islands(result)
+        self._known(result, losses)
 
-    def _known(self, result: StepResult | None) -> None:
+    def _losses_of_islands(self, result: StepResult | None) -> tuple[float, ...] | None:
+        """Return the loss of each island where an exchange begins or ends behind the step; None elsewhere."""
+        states = self.rank.interpreter.states
+        periods, step = states.synchroniser.periods.values(), states.optimizer.step
+        if result is None or not any(of.exchanges_at(step) for of in periods):
+            return None
+        program, own = self.rank.job.program, self.rank.place.rank
+        firsts = [ranks[0] for ranks in islands(program.parts[0].grid, program.loose)]
+        values = [result.loss if own == first else 0.0 for first in firsts]
+        return sum_over_ranks(self.rank.communicator, values, "losses of islands")
+
+    def _known(self, result: StepResult | None, of_islands: tuple[float, ...] | None = None) -> None:
         """Record and report the result of the earliest unreported step, if there is one."""
         self.rank.communicator.log.clear()
         if result is None:
@@ -122,20 +137,21 @@ class Loop:
         step = self._unknown
         self.losses.append(result.loss)
         self.norms.append(result.norm)
-        self._log_step(step, self.times_s[step - self.first])
+        self._log_step(step, self.times_s[step - self.first], of_islands)
 
     @property
     def _unknown(self) -> int:
         """The first step whose loss is not known."""
         return self.first + len(self.losses)
 
-    def _log_step(self, step: int, seconds: float) -> None:
+    def _log_step(self, step: int, seconds: float, of_islands: tuple[float, ...] | None) -> None:
         if self.log is None:
             return
         tokens = self.training.tokens_per_step
         metrics = StepMetrics(
             step=step,
             loss=self.losses[-1],
+            loss_islands=of_islands,
             grad_norm=self.norms[-1],
             lr=self.training.options.learning_rate(step),
             tokens=(step + 1) * tokens,
@@ -149,7 +165,8 @@ class Loop:
         self.display.show(metrics)
 
     def _evaluate(self, step: int) -> None:
-        found = self.evaluation.loss(self.data, step)
+        with anchored_model(self.rank.interpreter.states):
+            found = self.evaluation.loss(self.data, step)
         self.rank.communicator.log.clear()
         self.held_out.append(found)
         self.display.note(f"step {step}  held-out loss {found.loss:.4f} on {found.tokens} tokens")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem, nearest
+from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.runtime.training.learning_rate import LR_SCHEDULES, Course, rate_factor
 
 MAX_STEPS = 10**12
@@ -74,6 +75,11 @@ class TrainingOptions:
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
         return self.lr * rate_factor(self.schedule, step, self._course())
+
+    @property
+    def rates(self) -> LearningRates:
+        """The learning rates by the steps' numbers from 1, as rules of ``synchronise`` count them."""
+        return LearningRates(lambda step: self.learning_rate(step - 1), self.steps, self.warmup_steps)
 
     def to_json(self) -> dict[str, object]:
         """Return the options as JSON-ready data; paths as text."""

@@ -45,6 +45,10 @@ class Stopping:
     requested: bool = False
     step: int = 0
 
+    def begin(self, step: int) -> None:
+        """Begin a step."""
+        self.step = step
+
     def hear(self, action: Action, word: str) -> None:
         """Write the step into the store before the action in which all ranks meet, if a stop was requested."""
         if self.requested and word == "begin" and action.kind == self.meeting:
@@ -59,16 +63,66 @@ def _key(step: int) -> str:
     return f"stop behind {step}"
 
 
+REQUESTED, PROPOSED, FINAL = "stop requested", "last step proposed", "last step"
+
+
+@dataclass
+class IslandStopping(Stopping):
+    """The stop request of a rank whose island meets others only in exchanges, some steps ahead of them or behind.
+
+    A rank writes the next step into the store, and then looks for a last step. Rank 0 proposes the latest step that is
+    written, and again until no rank has written a later one meanwhile; a rank that finds a proposal waits for the
+    final one. So no rank has begun a step behind the last, and nobody waits for ranks that are in an exchange.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+
+    def begin(self, step: int) -> None:
+        """Write the step that this rank takes."""
+        self.step = step
+        self._write(step)
+
+    def hear(self, action: Action, word: str) -> None:
+        """Do nothing: no action joins all ranks."""
+
+    def agreed(self) -> bool:
+        """Return whether all ranks stop after this step."""
+        self._write(self.step + 1)
+        if self.requested:
+            self.store.set(REQUESTED, "")
+        if self.rank == 0 and self.store.check([REQUESTED]) and not self.store.check([FINAL]):
+            self._decide()
+        return self.store.check([PROPOSED]) and self.step >= int(self.store.get(FINAL))
+
+    def _decide(self) -> None:
+        last = -1
+        while (latest := max(int(self.store.get(_step_of(rank))) for rank in range(self.ranks))) != last:
+            last = latest
+            self.store.set(PROPOSED, str(last))
+        self.store.set(FINAL, str(last))
+
+    def _write(self, step: int) -> None:
+        self.store.set(_step_of(self.rank), str(step))
+
+
+def _step_of(rank: int) -> str:
+    return f"step of rank {rank}"
+
+
 @contextmanager
 def stopping(
-    store: dist.Store, program: Program, *, announce: bool, early: Sequence[int] = ()
+    store: dist.Store, program: Program, rank: int = 0, *, announce: bool, early: Sequence[int] = ()
 ) -> Iterator[Stopping]:
     """Handle signals inside the block. A forked rank receives only its parent's SIGTERM.
 
     ``announce``: print a message for the first signal. ``early`` are signals received before.
     """
     met = program.steps_overlap or (None, "NORM") in program.collectives
-    heard = Stopping(store, "NORM" if met else "STEP", int(program.steps_overlap))
+    meeting: Kind = "NORM" if met else "STEP"
+    heard = Stopping(store, meeting, int(program.steps_overlap))
+    if program.loose:
+        heard = IslandStopping(store, meeting, rank=rank, ranks=program.parts.ranks)
 
     def hear(number: int, frame: FrameType | None) -> None:
         if announce and not heard.requested:

@@ -59,7 +59,7 @@ def train(
     )
     announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
-        stopping(store, job.program, announce=announce, early=early) as heard,
+        stopping(store, job.program, place.rank, announce=announce, early=early) as heard,
         rank_of(job, place, store, initial) as rank,
     ):
         if chosen:

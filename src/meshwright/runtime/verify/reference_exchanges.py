@@ -16,12 +16,11 @@ from meshwright.plans.synchronisation.synchronisation import exchanged_between_s
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits
 from meshwright.program.rank_units.unit_layout import Tensor
-from meshwright.program.synchronisation.exchange_weights import DATA_AXES, exchange_weights
+from meshwright.program.synchronisation.exchange_weights import DATA_AXES, exchange_weights, joined_axes
 from meshwright.program.synchronisation.islands import islands
 from meshwright.program.synchronisation.rank_exchanges import (
     ExchangeMessage,
     RankExchanges,
-    fragment_layers,
 )
 from meshwright.runtime.state.shard_pieces import places_of
 from meshwright.runtime.synchronisation.draw_key import DrawKey
@@ -118,7 +117,7 @@ class VirtualIslands:
                 yield rank, key, one
 
     def _begin(self, entry: int, fragment: int, step: int, ended: set[tuple[int, int]]) -> None:
-        joined, done = self._joined(entry, fragment, ended), set[tuple[int, Key]]()
+        joined, done = joined_axes(self.program, entry, fragment, ended), set[tuple[int, Key]]()
         for rank, key, one in list(self._of(entry, fragment)):
             group = self._group(one.message, rank)
             if (group[0], key) not in done:
@@ -154,18 +153,6 @@ class VirtualIslands:
         own = place["dp_replicate"], place["dp_shard"]
         labels = self.labels[key[0], key[1]].tolist()
         return exchange_weights(labels, said.axis, own, joined, equal=said.weigh == "equal")
-
-    def _joined(self, entry: int, fragment: int, ended: set[tuple[int, int]]) -> frozenset[str]:
-        program = self.program
-        joined = {axis for axis in DATA_AXES if axis not in program.loose}
-        layers = fragment_layers(program, entry, fragment)
-        for other in self.entries:
-            said = program.synchronise[other]
-            done = [fragment_layers(program, e, f) for e, f in ended if e == other]
-            equal = said.merge == 1 and said.own == "stale" and said.state == program.synchronise[entry].state
-            if equal and layers <= frozenset().union(*done):
-                joined.add(said.axis)
-        return frozenset(joined)
 
     def _end(self, entry: int, fragment: int, *, empty: bool) -> None:
         said, found = self.program.synchronise[entry], []

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from meshwright.errors import InputError, Problem
 from meshwright.plans.resolve import Resolved
-from meshwright.plans.synchronisation.periods import LearningRates
 
 NEEDS_STEPS = ("lr", "schedule", "warmup_steps", "lr_floor")
 
@@ -25,5 +24,4 @@ def with_run_rates(resolved: Resolved, options: Mapping[str, object]) -> Resolve
     from meshwright.runtime.training.options import TrainingOptions
 
     run = TrainingOptions(**given)  # type: ignore[arg-type]
-    rates = LearningRates(lambda step: run.learning_rate(step - 1), run.steps, run.warmup_steps)
-    return replace(resolved, setting=replace(resolved.setting, rates=rates))
+    return replace(resolved, setting=replace(resolved.setting, rates=run.rates))

@@ -127,6 +127,7 @@ def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "
             optimizer_options(grant.options),
             accelerated=not request.cpu,
             seed=grant.options.seed,
+            rates=grant.options.rates,
         ),
         options=grant.options,
         utilisation=partial(utilisation_on, grant),
