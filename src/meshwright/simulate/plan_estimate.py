@@ -14,8 +14,12 @@ from meshwright.cost.operators.program_passes import (
 )
 from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
-from meshwright.cost.synchronisation.exchange_rows import ExchangeSummary
-from meshwright.cost.synchronisation.exchanges_in_steps import step_codec_seconds, step_rows
+from meshwright.cost.synchronisation.exchange_rows import IN_STEPS, ExchangeSummary
+from meshwright.cost.synchronisation.exchanges_in_steps import (
+    program_exchanges,
+    step_codec_seconds,
+    step_rows,
+)
 from meshwright.cost.synchronisation.exchanges_of_islands import ProgramExchanges
 from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
@@ -76,7 +80,7 @@ def simulated_estimate(plan: LongPlan, setting: Setting) -> Estimate:
 def with_rounds(found: Estimate, program: Program, setting: Setting) -> Estimate:
     """Return the estimate of a mean step, with exchanges between islands and codecs."""
     prices = program_prices(program, setting)
-    inside = tuple(step_rows(program, prices, found.parts))
+    inside = tuple(step_rows(program_exchanges(program, prices), found.parts))
     parts = found.parts | {CODEC: step_codec_seconds(program, prices)}
     exchanges = ProgramExchanges(program, prices)
     if not exchanges.entries:
@@ -101,9 +105,6 @@ def with_rounds(found: Estimate, program: Program, setting: Setting) -> Estimate
 
 
 CODEC = "codec"
-IN_STEPS = (
-    "predicted: exchanges of every step with the lowered Program's bytes; exposed time is divided by seconds"
-)
 BETWEEN_STEPS = (
     "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed; exposed "
     "time inside steps is divided by seconds"

@@ -4,13 +4,14 @@
 wire: 2·(n − 1)/n of a sum among n ranks, (n − 1)/n of a gather, a scatter or an all-to-all.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from meshwright.program.pass_items import Collective
+from meshwright.program.pass_items import CollectiveKind
 
 SUMS = ("all-reduce",)
+IN_STEPS = "predicted: exchanges of every step, with the plan's bytes; exposed time is divided by seconds"
+"""The origin of rows of exchanges that every step has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,6 @@ class ExchangeSummary:
         }
 
 
-def sent_bytes(items: Iterable[Collective], ranks: int) -> float:
-    """Return the bytes that a rank of a group of so many puts on the wire for some collectives."""
-    share = (ranks - 1) / ranks
-    return sum(float(item.logical_bytes) * share * (2 if item.kind in SUMS else 1) for item in items)
+def sent_bytes(kind: CollectiveKind, logical_bytes: float, ranks: int) -> float:
+    """Return the bytes that a rank of a group of so many puts on the wire for a collective."""
+    return logical_bytes * (ranks - 1) / ranks * (2 if kind in SUMS else 1)

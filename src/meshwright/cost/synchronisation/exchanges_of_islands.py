@@ -72,11 +72,11 @@ class ProgramExchanges:
             every = self.messages[of.number, fragment]
             messages = max(every, key=lambda one: _bytes(said, one, state))
             sizes.append(_bytes(said, messages, state))
-            sent += sum(
-                sent_bytes(message.collectives, self.program.group_size(message.axes, message.part))
-                for message in messages
-                if message.state == state
-            )
+            for message in (one for one in messages if one.state == state):
+                ranks = self.program.group_size(message.axes, message.part)
+                sent += sum(
+                    sent_bytes(leg.kind, float(leg.logical_bytes), ranks) for leg in message.collectives
+                )
         each = found.per_step(found.begun, of.number) / of.periods.count
         return ExchangeRow(
             state=state,
