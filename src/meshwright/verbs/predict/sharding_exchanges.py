@@ -21,13 +21,11 @@ def with_sharding_exchanges(report: Report, resolved: Resolved) -> Report:
     if report.synchronise is not None:
         return report
     exchanges = _closed_form(resolved)
-    if exchanges is None and not resolved.long.in_chunks and _passes(resolved) <= MOST_PASSES:
-        exchanges = _lowered(resolved)
     if exchanges is None:
-        origin = (
-            "null: the exchanges of this plan are not listed, since that takes longer than its prediction"
-        )
-        return replace(report, origin={**report.origin, "synchronise": origin})
+        if (passes := _passes(resolved)) > MOST_PASSES:
+            origin = f"null: {passes:,} passes in a step are not listed for it"
+            return replace(report, origin={**report.origin, "synchronise": origin})
+        exchanges = _lowered(resolved)
     found = ExchangeSummary(tuple(step_rows(exchanges, report.breakdown_s)), 1, "step", IN_STEPS)
     return replace(
         report,
@@ -53,5 +51,6 @@ def _lowered(resolved: Resolved) -> StepExchanges:
     from meshwright.cost.operators.price_plans import program_prices
     from meshwright.simulate.plan_estimate import lowered
 
-    program = lowered(resolved.long, resolved.setting)
+    plan = resolved.long
+    program = lowered(plan.model_copy(update={"offload": None}) if plan.in_chunks else plan, resolved.setting)
     return program_exchanges(program, program_prices(program, resolved.setting))
