@@ -127,6 +127,21 @@ def test_encoded_gradients_are_one_message_of_a_rank(predicted, file_of, codec, 
     assert sum(found["breakdown_s"].values()) == pytest.approx(found["step_time_s"])
 
 
+def test_codecs_over_two_axes_have_messages_of_their_own(predicted):
+    """A reduce-scatter of codes, then a gather of the largest elements of what came."""
+    entries = [
+        GRADIENT | {"compress": {"top_k": 0.01}},
+        GRADIENT | {"over": "dp_shard", "compress": {"quantise": "int4"}},
+    ]
+    rows = by_place(predicted({"dp_replicate": 4, "dp_shard": 2}, *entries, sharding="zero1"))
+    assert {over for _, over in rows} == {"dp_replicate", "dp_shard"}
+    largest, codes = rows["gradient", "dp_replicate"], rows["gradient", "dp_shard"]
+    assert largest["sent_bytes_per_step"] == pytest.approx(3 * largest["encoded_bytes"])
+    assert codes["sent_bytes_per_step"] == pytest.approx(codes["encoded_bytes"] / 2)
+    elements_of_rank = codes["encoded_bytes"]  # half a byte for each of two shards
+    assert largest["encoded_bytes"] == pytest.approx(0.01 * elements_of_rank * (4 + 4), rel=0.02)
+
+
 def test_entries_between_islands_have_means_over_a_round(predicted):
     moments = {"state": "optimizer", "over": "dp_replicate", "every": 8}
     found = predicted({"dp_replicate": 8}, LOCAL | {"fragments": 3, "delay": 2}, moments)

@@ -173,10 +173,16 @@ def _program_items(program: Program, rank: int) -> Iterator[ExchangeItem]:
 
 
 def _items(collectives: Iterable[Collective], times: int, *, gathers: bool = False) -> Iterator[ExchangeItem]:
-    sums_again = False
+    before: Collective | None = None
     for item in collectives:
-        yield ExchangeItem(item, times, gathers, sums_again)
-        sums_again = item.entry is not None and item.kind == "all-to-all"
+        scattered = before is not None and before.kind == "all-to-all" and before.entry is not None
+        same = before is not None and (before.entry, before.axes, before.part) == (
+            item.entry,
+            item.axes,
+            item.part,
+        )
+        yield ExchangeItem(item, times, gathers, scattered and same)
+        before = item
 
 
 def _of_segment(program: Program, segment: Segment) -> Iterator[Collective]:
