@@ -145,7 +145,7 @@ def predict(
     steps: int | None = None,
     lr: float | None = None,
     schedule: str | None = None,
-    warmup_steps: int | None = None,
+    warmup: int | None = None,
     lr_floor: float | None = None,
 ) -> Answer:
     """Predict step time, memory, money and energy of a plan file; ``set`` changes it first, as ``tp=4``.
@@ -156,7 +156,7 @@ def predict(
         "steps": steps,
         "lr": lr,
         "schedule": schedule,
-        "warmup_steps": warmup_steps,
+        "warmup_steps": warmup,
         "lr_floor": lr_floor,
     }
     settings = several(set)

@@ -35,7 +35,7 @@ def predict(
     steps: of.Steps = None,
     lr: of.LearningRate = None,
     schedule: of.Schedule = None,
-    warmup_steps: of.Warmup = None,
+    warmup: of.Warmup = None,
     lr_floor: of.Floor = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -58,7 +58,7 @@ def predict(
             steps=steps,
             lr=lr,
             schedule=schedule,
-            warmup_steps=warmup_steps,
+            warmup=warmup,
             lr_floor=lr_floor,
         )
         print_answer(answer, as_json)

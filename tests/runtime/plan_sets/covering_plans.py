@@ -418,6 +418,7 @@ def _pairs(plan: Proven) -> set[tuple[object, ...]]:
     knobs = "layers memory_limit unit in_flight recomputes"
     later = f"{knobs} vocabulary step_validation clip offload ahead cp context documents on_host"
     apart = (*EXPERT_AXES, *later.split(), "once", "node", "expert_order", "capacity", "adapter", "optimizer")
+    apart = (*apart, "synchronise", "steps")
     values = {key: value for key, value in vars(plan).items() if key not in apart}
     values["stages"] = plan.stages is not None
     return set(combinations(values.items(), 2))

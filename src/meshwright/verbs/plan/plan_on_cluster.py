@@ -13,8 +13,9 @@ from meshwright.cost.uncertainty.step_error import pair_interval
 from meshwright.errors import InfeasibleError, InputError, Problem, attempted, nearest
 from meshwright.model.architecture import Architecture
 from meshwright.model.graph import ModelGraph
+from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.resolve import load_nouns
+from meshwright.plans.resolve import Resolved, load_nouns
 from meshwright.plans.rules.adapters import model_problems, stack_problems
 from meshwright.plans.rules.encoder_models import encoder_problems
 from meshwright.plans.rules.not_in_this_release import unsupported_workload, workload_of
@@ -48,6 +49,7 @@ from meshwright.verbs.plan.search_space import Progress, Scope, search, search_s
 from meshwright.verbs.plan.searched_values import SpaceValues, space_values
 from meshwright.verbs.plan.smallest_cluster import smallest_cluster
 from meshwright.verbs.plan.solver_schedules import Solved, SolverOptions, ranked, solved, solving_problems
+from meshwright.verbs.predict.sharding_exchanges import with_sharding_exchanges
 from meshwright.workload.adapter import Adapter
 from meshwright.workload.workload import Workload
 
@@ -226,8 +228,15 @@ def answer(
 
 def finished(one: Proposal, setting: Setting) -> Proposal:
     """Return the first proposal with all remarks and advice."""
-    noted = with_node_remark(one, setting.cluster.pool)
+    noted = with_listed_exchanges(with_node_remark(one, setting.cluster.pool), setting)
     return noted if by_range(one) else with_export_remark(network_advised(noted, setting), setting)
+
+
+def with_listed_exchanges(one: Proposal, setting: Setting) -> Proposal:
+    """Return a proposal whose prediction lists what replicas exchange, as ``predict`` does."""
+    long = one.long or expand(one.plan, setting.model.architecture)
+    resolved = Resolved(long, None if one.long else one.plan, setting)
+    return replace(one, report=with_sharding_exchanges(one.report, resolved))
 
 
 def recommendation(question: PlanRequest) -> Recommend:
