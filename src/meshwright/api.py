@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from meshwright.verbs.schedule.schedule_request import ScheduleRequest
     from meshwright.verbs.schedule.solve_chain import ScheduleSearchOptions, Solved
     from meshwright.verbs.schedule.solve_graph import GraphScheduleRequest, PlayedGraph, SolvedGraph
-    from meshwright.verbs.verify import Verified
+    from meshwright.verbs.verify import ComparedModels, Verified
 
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
@@ -322,11 +322,24 @@ def probe(path: str | Path, *, top: int = 3, to: str | None = None) -> "Probes":
     return probes(load(path), top, to)
 
 
-def verify(path: str | Path, *, ranks: int = 8, progress: "Progress | None" = None) -> "Verified":
-    """Proof on local processes that a plan, shrunk to at most ``ranks`` ranks, computes what one device computes."""
-    from meshwright.verbs.verify import verified
+def verify(
+    path: str | Path,
+    *,
+    ranks: int = 8,
+    against: str | Path | None = None,
+    progress: "Progress | None" = None,
+) -> "Verified | ComparedModels":
+    """Proof on local processes that a plan, shrunk to at most ``ranks`` ranks, computes what one device computes.
 
-    return verified(load(path), ranks, progress or (lambda what, part: None))
+    ``against`` another plan, or ``data-parallel``: whether both train equal models instead.
+    """
+    from meshwright.verbs.verify import DATA_PARALLEL, compared, verified
+
+    shown = progress or (lambda what, part: None)
+    if against is None:
+        return verified(load(path), ranks, shown)
+    other = None if str(against) == DATA_PARALLEL else load(against)
+    return compared(load(path), str(against), other, shown)
 
 
 def run(

@@ -35,7 +35,7 @@ from meshwright.present.runs.ingested_logs import render_ingest
 from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
-from meshwright.present.runs.verification import render_verified
+from meshwright.present.runs.verification import render_compared, render_verified
 from meshwright.result import ServingReport
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 from meshwright.verbs.load_plan import refuse_training_options
@@ -316,11 +316,11 @@ def check(
     return Answer(found.to_json(), render_check, found.ok)
 
 
-def verify(plan: PathLike, *, ranks: int = 8) -> Answer:
-    """Prove on local processes that a plan computes what one device computes."""
+def verify(plan: PathLike, *, ranks: int = 8, against: PathLike | None = None) -> Answer:
+    """Prove on local processes that a plan computes what one device computes, or that two train equal models."""
     with notebook_progress() as progress:
-        data = api.verify(plan, ranks=ranks, progress=progress).to_json()
-    return Answer(data, render_verified, data["equal"])
+        data = api.verify(plan, ranks=ranks, against=against, progress=progress).to_json()
+    return Answer(data, render_verified if against is None else render_compared, data["equal"])
 
 
 def run(

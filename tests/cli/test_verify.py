@@ -42,6 +42,21 @@ def test_a_plan_is_proven(tmp_path):
     assert done.data["combinations_not_covered"] == []
 
 
+def test_two_plans_are_compared(tmp_path):
+    path = plan_file(tmp_path, layout="{dp_replicate: 8}", sharding="none")
+    done = run("verify", path, "--against", "data-parallel")
+    assert done.code == 0, done
+    assert "equal to data-parallel" in done.out
+    entry = "[{state: parameter, over: dp_replicate, every: 100}]"
+    other = write(
+        tmp_path / "other.yaml", plan_text(layout="{dp_replicate: 8}", sharding="none", synchronise=entry)
+    )
+    done = run("verify", other, "--against", path, "--json")
+    assert done.code == 1, done
+    assert done.data["equal"] is False
+    assert done.data["max_relative_error"] > 1e-9
+
+
 @pytest.mark.slow
 def test_a_plan_of_a_model_that_predicts_further_tokens_is_proven(tmp_path):
     model = write(tmp_path / "further.json", json.dumps(FURTHER))

@@ -14,6 +14,12 @@ def verify(
     ranks: Annotated[
         int, typer.Option("--ranks", metavar="N", help="Local ranks of a small plan, at most 16.")
     ] = 8,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", metavar="PLAN", help="Compare models with those of data-parallel, or of a plan."
+        ),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -24,12 +30,12 @@ def verify(
 
         if not is_first():  # verify starts its own ranks
             return
-        data = api.verify(plan, ranks=ranks, progress=ProgressLine()).to_json()
+        data = api.verify(plan, ranks=ranks, against=against, progress=ProgressLine()).to_json()
         if as_json:
             print_json(data)
         else:
-            from meshwright.present.runs.verification import render_verified
+            from meshwright.present.runs.verification import render_compared, render_verified
 
-            render_verified(data)
+            (render_verified if against is None else render_compared)(data)
         if not data["equal"]:
             raise typer.Exit(1)

@@ -5,6 +5,7 @@ The proof is of our own executor, on small plans that do all that the plan does.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cluster.fast_domains import in_nodes_of
@@ -14,8 +15,10 @@ from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
+from meshwright.plans.shrink.small_plan_pairs import ComparedPlans, compared_plans
 from meshwright.plans.shrink.covering_sets import Combination
 from meshwright.plans.shrink.features import Feature
+from meshwright.plans.shrink.small_exchanges import rates_of, steps_of
 from meshwright.plans.shrink.small_layout_plans import small_layout_plans
 from meshwright.plans.shrink.small_plans import SmallPlan, SmallPlans, small_plans
 from meshwright.program.lowering.lower_plan import lower
@@ -95,6 +98,64 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
     )
 
 
+DATA_PARALLEL = "data-parallel"
+
+
+@dataclass(frozen=True)
+class ComparedModels:
+    """The largest relative difference between the models of two plans, trained on equal data without clipping."""
+
+    against: str
+    value: float
+    parameter: str
+    small: ComparedPlans
+    bound: float
+
+    @property
+    def equal(self) -> bool:
+        """True if the models are equal but for rounding."""
+        return self.value <= self.bound
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public form."""
+        return {
+            "equal": self.equal,
+            "max_relative_error": self.value if isfinite(self.value) else None,
+            "parameter": self.parameter,
+            "bound": self.bound,
+            "against": self.against,
+            "steps": self.small.steps,
+            "plans": [plan.to_data() for plan in self.small.plans],
+        }
+
+
+def compared(resolved: Resolved, against: str, other: Resolved | None, progress: Progress) -> ComparedModels:
+    """Compare the models of two plans; without ``other`` with the same plan without exchanges of its own."""
+    long = resolved.long
+    second = long.model_copy(update={"synchronise": ()}) if other is None else other.long
+    for plan, model in ((long, resolved.setting.model), (second, (other or resolved).setting.model)):
+        wrong = [p for p in unsupported_by_runtime(plan, model, proof=True) if p.severity == "error"]
+        if wrong:
+            raise UnsupportedError(wrong)
+    small = compared_plans(long, second, resolved.setting.model)
+    try:
+        from meshwright.runtime.verify.compare_models import SAME, models_apart
+        from meshwright.runtime.verify.verify_case import VerifyCase
+    except ImportError as missing:
+        rule = f"needs {missing.name}, which is not installed"
+        raise InputError(Problem("verify", missing.name, rule, "pip install 'meshwright[run]'")) from missing
+    stacks = resolved.setting.stack, (other or resolved).setting.stack
+    rates = rates_of([entry for plan in small.plans for entry in plan.synchronise], small.steps)
+    trials = [
+        VerifyCase(
+            program_of(SmallPlan(plan, small.model, ()), stack), small.model, steps=small.steps, rates=rates
+        )
+        for plan, stack in zip(small.plans, stacks, strict=True)
+    ]
+    error = models_apart(trials[0], trials[1], progress)
+    return ComparedModels(against, error.value, error.of, small, SAME)
+
+
 def _small_plans(resolved: Resolved, ranks: int) -> SmallPlans:
     """Return the small plans in which the features of a plan meet."""
     setting, plan = resolved.setting, _in_own_types(resolved)
@@ -127,9 +188,9 @@ def _tried(program: Program, small: SmallPlan, label: str, part: float, progress
         rule = f"needs {missing.name}, which is not installed"
         raise InputError(Problem("verify", missing.name, rule, "pip install 'meshwright[run]'")) from missing
     progress(label, part)
-    return run_case_and_states(
-        VerifyCase(program, small.model), lambda what, _: progress(f"{label}, {what}", part)
-    )
+    steps = steps_of(program.synchronise)
+    trial = VerifyCase(program, small.model, steps=steps, rates=rates_of(program.synchronise, steps))
+    return run_case_and_states(trial, lambda what, _: progress(f"{label}, {what}", part))
 
 
 def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:
@@ -141,5 +202,23 @@ def _trial_data(small: SmallPlan, outcome: "Outcome") -> dict[str, Any]:
         "features": list(small.features),
         "model": sizes | {"vocab": arch.vocab},
         **outcome.to_json(),
+        "synchronise": _exchange_data(small, outcome),
         "long": small.long.to_data(),
     }
+
+
+def _exchange_data(small: SmallPlan, outcome: "Outcome") -> list[dict[str, Any]]:
+    """Return what was exchanged for each entry of a small plan: bytes of all ranks."""
+    entries = small.long.synchronise
+    apart = outcome.from_exact.value
+    return [
+        {
+            "state": entries[one.entry].state,
+            "over": entries[one.entry].axis,
+            "exchanges": one.exchanges,
+            "logged_bytes": one.logged_bytes,
+            "predicted_bytes": one.predicted_bytes,
+            "difference_from_exact": apart if isfinite(apart) else None,
+        }
+        for one in outcome.exchanges
+    ]

@@ -92,6 +92,9 @@ def features(
         found["batch_share"] = Feature("replicas have unlike numbers of sequences")
     if uneven_states(long):
         found["state_share"] = Feature("ranks have unlike shares of the states")
+    if long.synchronise:
+        listed = ", ".join(dict.fromkeys(f"{entry.state} over {entry.over}" for entry in long.synchronise))
+        found["synchronise"] = Feature(f"exchanges of replicas: {listed}")
     if tuple(layout.rank_order) != DEFAULT_RANK_ORDER:
         found["rank_order"] = Feature("rank order " + _listed(layout.rank_order))
     return found

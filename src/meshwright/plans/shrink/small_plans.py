@@ -10,7 +10,7 @@ all their ranks and micro-batches.
 What a small plan cannot show: limits of memory, of networks, and of kernels at full width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -53,7 +53,10 @@ from meshwright.plans.shrink.features import (
     stage_counts,
 )
 from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
+from meshwright.plans.shrink.small_exchanges import PeriodMap, present_entries
 from meshwright.plans.shrink.small_shares import with_small_shares
+from meshwright.plans.synchronisation.plan_axes import loose_axes_of_plan
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.schedules.schedule_kind import nearest_unit
 from meshwright.stack.load import load_stack
@@ -123,8 +126,9 @@ def small_plans(plan: LongPlan, model: ModelGraph, ranks: int, *, forwarding: bo
     """
     short = short_of_only_layout(plan)
     active = features(short, plan, model, forwarding=forwarding)
+    tight = [axis for axis in STAGE_AXES if axis not in loose_axes_of_plan(plan)]
     found = covering(
-        {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(STAGE_AXES, EXPERT_AXES)
+        {name: feature.ranks for name, feature in active.items()}, ranks, meshes=(tight, EXPERT_AXES)
     )
     plans = tuple(
         _small(short, plan, model, {name: active[name] for name in chosen}, ranks) for chosen in found.sets
@@ -136,13 +140,14 @@ def _small(
     short: ShortPlan, plan: LongPlan, model: ModelGraph, chosen: Mapping[str, Feature], ranks: int
 ) -> SmallPlan:
     """Build the small plan that has the ``chosen`` features."""
-    degrees = _degrees(short, chosen, ranks)
+    degrees = _degrees(short, chosen, ranks, loose_axes_of_plan(plan))
     _, context = context_of(short.layout.context_in_full, chosen)
     schedule, chunks = _schedule(short, degrees["pp"])
     count = _micro_batches(micro_batches(short, plan), short, schedule, degrees["pp"])
     stages = degrees["pp"] * chunks // schedule.kind.chains
     recomputes = layer_recomputes(plan, model.architecture.layers)
     kinds = max(layer_kinds(model.architecture), len(set(recomputes)))
+    entries = present_entries(plan.synchronise, degrees)
     counts = _small_counts(stage_counts(plan, model), stages, kinds)
     small = shrunk_model(
         model,
@@ -161,6 +166,9 @@ def _small(
         virtual_stages=chunks,
     )
     one = _small_short(short, plan, degrees, context, pipeline, count)
+    small_of = PeriodMap.of(plan.synchronise).small
+    exchanges = tuple(small_of(entry, small.architecture.layers) for entry in entries)
+    one = one.model_copy(update={"synchronise": exchanges})
     one = one.model_copy(update={"workload": with_encoder_inputs(one.workload, small.architecture)})
     if "expert_order" in chosen and degrees["ep"] > 1 and small.architecture.moe:
         one = _with_order(one, small.architecture.moe)
@@ -192,16 +200,20 @@ def _adapted(model: ModelGraph, spec: AdapterSpec | None) -> ModelGraph:
     return with_adapters(model, spec.adapter, halves=load_stack(OWN_STACK).frozen_apart) if spec else model
 
 
-def _degrees(short: ShortPlan, chosen: Mapping[str, Feature], ranks: int) -> dict[str, int]:
+def _degrees(
+    short: ShortPlan, chosen: Mapping[str, Feature], ranks: int, loose: Collection[str] = ()
+) -> dict[str, int]:
     """Degrees of the axes; ranks that are left make the pipeline longer, for its length decides the order of work.
 
-    Where the experts' mesh is larger than the stage's, one of the plan's axes is longer, or there besides.
+    Where the experts' mesh is larger than the stage's, one of the plan's axes is longer, or there besides. Experts lie
+    within an island, so ``loose`` axes do not hold them.
     """
     degrees = {axis: chosen[axis].ranks if axis in chosen else 1 for axis in (*AXES, *EXPERT_AXES)}
     degrees["cp"], _ = context_of(short.layout.context_in_full, chosen)
     experts = prod(degrees[axis] for axis in EXPERT_AXES)
-    while prod(degrees[axis] for axis in STAGE_AXES) < experts:
-        active = [axis for axis in STAGE_AXES if getattr(short.layout, axis) > degrees[axis]]
+    tight = [axis for axis in STAGE_AXES if axis not in loose]
+    while prod(degrees[axis] for axis in tight) < experts:
+        active = [axis for axis in tight if getattr(short.layout, axis) > degrees[axis]]
         degrees[active[0]] *= 2
     if "pp" in chosen:
         degrees["pp"] = pipeline_ranks(short)
@@ -397,7 +409,15 @@ def _choices(short: ShortPlan, long: LongPlan, recomputed: str) -> list[str]:
         texts.append(f"images {short.workload.images.images}")
     if short.workload.capacity is not None:
         texts.append("capacity of experts")
+    texts.extend(map(_exchange, long.synchronise))
     of = [layout.batch_share for layout in long.layouts.values() if layout.batch_share]
     sequences = " + ".join(map(str, of[0])) if of else str(pipeline.micro_batch)
     texts.append(f"{micro_batches(short, long)} micro-batches of {sequences}")
     return texts
+
+
+def _exchange(entry: Synchronisation) -> str:
+    """Describe an entry of a small plan."""
+    often = "" if entry.period == 1 else f" every {entry.period}"
+    codec = f" as {entry.compress.codec}" if entry.compress and entry.compress.written else ""
+    return f"{entry.state} over {entry.axis}{often}{codec}"

@@ -32,11 +32,30 @@ def render_verified(data: dict[str, Any]) -> None:
     for number, plan in enumerate(data["plans"], start=1):
         if plan["states"] is not None:
             out.print(escape(f"Plan {number} with rounded states: {_of_states(plan['states'])}"))
+    for number, plan in enumerate(data["plans"], start=1):
+        for row in plan["synchronise"]:
+            out.print(escape(f"Plan {number}: {_exchanged(row)}"))
     for name, text in data["features"].items():
         out.print(escape(f"  {name}: {text}"))
     out.print(escape("\n".join(_combinations(data))))
     out.print(escape(_conclusion(data)))
     out.print(escape(data["proves"]))
+
+
+def render_compared(data: dict[str, Any]) -> None:
+    """Print a comparison of two plans' models in its JSON form."""
+    apart = data["max_relative_error"]
+    largest = "not finite" if apart is None else f"{apart:.1e} ({data['parameter']})"
+    verdict = "equal" if data["equal"] else "NOT EQUAL"
+    out = console()
+    out.print(
+        escape(f"{verdict} to {data['against']} after {data['steps']} steps on equal data, without clipping")
+    )
+    out.print(
+        escape(
+            f"largest relative difference of parameters: {largest}; equal means {data['bound']:.0e} at most"
+        )
+    )
 
 
 def _errors(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -53,6 +72,16 @@ def _of_states(states: Mapping[str, Any]) -> str:
     of = f" ({states['state']})" if states["state"] else ""
     places = "not finite" if apart is None else f"{apart:.2g} units in the last place at most"
     return f"{verdict}, {places}{of}, gradients before rounding {states['gradient_error'] or 0:.1e}"
+
+
+def _exchanged(row: Mapping[str, Any]) -> str:
+    """Describe the exchanges of an entry of ``synchronise``."""
+    apart = row["difference_from_exact"]
+    differs = "" if apart is None else f"; parameters differ from exact data parallelism by {apart:.1e}"
+    return (
+        f"{row['state']} over {row['over']}, {row['exchanges']} exchanges: {row['logged_bytes']:,} bytes of all "
+        f"ranks, {row['predicted_bytes']:,} predicted{differs}"
+    )
 
 
 def _verdict(plan: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ class Work(Protocol):
 class Traffic:
     """A logged collective or message: its action, ranks and logical bytes.
 
-    ``routed``: its size depends on the router's choices.
+    ``routed``: its size depends on the router's choices. ``entry``: the entry of ``synchronise`` that encodes it.
     """
 
     action: str
@@ -54,6 +54,7 @@ class Traffic:
     logical_bytes: float
     ranks: tuple[int, ...]
     routed: bool = False
+    entry: int | None = None
 
 
 @dataclass
@@ -138,7 +139,9 @@ class Communicator:
             elements = tensor.numel() * (len(group.ranks) if item.kind == "all-gather" else 1)
         size = float(item.logical_bytes) if encoded else elements * width
         if not continues:
-            self._note(item.kind, item.axes, item.what, size, group.ranks, routed=item.routed)
+            self._note(
+                item.kind, item.axes, item.what, size, group.ranks, routed=item.routed, entry=item.entry
+            )
         assert continues or item.routed or size == item.logical_bytes, (
             f"{self.current.text}: {item.kind} of {item.what} moves {size} bytes, "
             f"the Program says {item.logical_bytes}"
@@ -223,8 +226,9 @@ class Communicator:
         ranks: tuple[int, ...],
         *,
         routed: bool = False,
+        entry: int | None = None,
     ) -> None:
-        self.log.append(Traffic(self.current.text, kind, axes, what, logical_bytes, ranks, routed))
+        self.log.append(Traffic(self.current.text, kind, axes, what, logical_bytes, ranks, routed, entry))
 
     @contextmanager
     def naming(self, what: str, ranks: tuple[int, ...]):  # type: ignore[no-untyped-def]

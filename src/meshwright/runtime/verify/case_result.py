@@ -53,7 +53,8 @@ class Outcome:
 
     ``norms`` are the reference's norms of all gradients, step by step. ``magnified``: by how much the plan's arithmetic
     magnifies rounding, as a difference of two losses does. ``states`` is the outcome with states in the
-    types that the plan writes; None where it writes none. ``exchanges`` are those between islands, by entry.
+    types that the plan writes; None where it writes none. ``exchanges`` are those of ``synchronise``, by entry, and
+    ``from_exact`` is the largest difference of parameters from those of the plan without entries.
     """
 
     loss: Error = NONE
@@ -67,6 +68,7 @@ class Outcome:
     magnified: float = 1.0
     states: StateOutcome | None = None
     exchanges: tuple[EntryTraffic, ...] = ()
+    from_exact: Error = NONE
 
     @property
     def worst(self) -> Error:

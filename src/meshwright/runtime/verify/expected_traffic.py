@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from meshwright.plans.synchronisation.periods import Periods
+from meshwright.plans.synchronisation.periods import LearningRates, Periods
 from meshwright.plans.synchronisation.synchronisation import exchanged_between_steps
 from meshwright.program.layouts.table_transfers import of_rank
 from meshwright.program.lowering.optimizer_post_validation import before_validation
@@ -44,6 +44,16 @@ class EntryTraffic:
     predicted: Counter[tuple[str, tuple[str, ...], float]]
 
     @property
+    def logged_bytes(self) -> int:
+        """Bytes of all ranks."""
+        return _bytes(self.logged)
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of all ranks."""
+        return _bytes(self.predicted)
+
+    @property
     def differences(self) -> Iterator[str]:
         """Say what is missing or too much."""
         for of, word in (
@@ -52,6 +62,10 @@ class EntryTraffic:
         ):
             for (kind, axes, size), number in of.items():
                 yield f"synchronise.{self.entry}: {number} {kind} over {', '.join(axes)}{_of(size)} {word}"
+
+
+def _bytes(counted: Counter[tuple[str, tuple[str, ...], float]]) -> int:
+    return sum(int(size) * number for (*_, size), number in counted.items())
 
 
 Exchange = tuple[str, tuple[str, ...], float]
@@ -80,13 +94,16 @@ def differing_traffic(
 
 
 def between_islands(
-    program: Program, logs: Sequence[Sequence[Sequence[Traffic]]], steps: int
+    program: Program,
+    logs: Sequence[Sequence[Sequence[Traffic]]],
+    steps: int,
+    rates: LearningRates | None = None,
 ) -> list[EntryTraffic]:
     """Compare all exchanges of every entry between islands, of all ranks (rank, step, entry of the log)."""
     found = []
     for number in exchanged_between_steps(program.synchronise, program.loose):
         said, logged, predicted = program.synchronise[number], Counter[Exchange](), Counter[Exchange]()
-        due = list(Periods(said).exchanges(steps))
+        due = list(Periods(said, rates).exchanges(steps))
         for rank, log in enumerate(logs):
             exchanges = RankExchanges(program, rank)
             for one in due:
@@ -103,6 +120,31 @@ def between_islands(
             )
         found.append(EntryTraffic(number, len(due), logged, predicted))
     return found
+
+
+def inside_steps(
+    program: Program, logs: Sequence[Sequence[Sequence[Traffic]]], steps: int
+) -> list[EntryTraffic]:
+    """Compare the encoded exchanges of every entry inside of steps, of all ranks (rank, step, entry of the log).
+
+    An entry is exchanged once in every step.
+    """
+    logged: dict[int, Counter[Exchange]] = {}
+    predicted: dict[int, Counter[Exchange]] = {}
+    for rank, log in enumerate(logs):
+        for traffic in (one for of_step in log for one in of_step):
+            if traffic.entry is not None and not traffic.routed:
+                logged.setdefault(traffic.entry, Counter())[_exchange(traffic)] += 1
+        for action in program.lists[program.parts.pipeline_rank(rank)]:
+            passes = action.kind in PASS_KINDS
+            items = in_pass(program, action, rank) if passes else _of_step(program, action, rank)
+            for item in items:
+                if item.entry is not None and not item.routed:
+                    predicted.setdefault(item.entry, Counter())[_exchange(item)] += steps
+    return [
+        EntryTraffic(entry, steps, logged.get(entry, Counter()), predicted.get(entry, Counter()))
+        for entry in sorted(logged.keys() | predicted.keys())
+    ]
 
 
 def expected_traffic(program: Program, rank: int, *, anew: bool = False) -> dict[str, Counter[Exchange]]:

@@ -180,7 +180,9 @@ def island_steps(trial: VerifyCase) -> list[Steps]:
     replicas = [
         _Replica(trial, rows, ranks) for rows, ranks in zip(_rows_by_island(program), of_islands, strict=True)
     ]
-    between = VirtualIslands(program, lambda island, state, name: replicas[island].value(state, name))
+    between = VirtualIslands(
+        program, lambda island, state, name: replicas[island].value(state, name), rates=trial.rates
+    )
     for number, batch in enumerate(trial.batches(), 1):
         for replica in replicas:
             replica.step(batch)

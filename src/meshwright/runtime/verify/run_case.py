@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.program.program import Program
+from meshwright.program.synchronisation.encoded_program import encodes_inside_steps
 from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.comm.communicator import Traffic
@@ -22,13 +24,14 @@ from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Job, Rank, rank_of
 from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
 from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.state.anchor_parameters import anchored_model
 from meshwright.runtime.state.forward_only_states import ForwardOnlyStates
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.state.shard_pieces import Piece, pieces_of
 from meshwright.runtime.state.sharded_unit import Unit
 from meshwright.runtime.verify.case_result import Outcome, together
 from meshwright.runtime.verify.expected_copies import differing_copies
-from meshwright.runtime.verify.expected_traffic import between_islands, differing_traffic
+from meshwright.runtime.verify.expected_traffic import between_islands, differing_traffic, inside_steps
 from meshwright.runtime.verify.reference_steps import Steps, Tensors, island_steps, reference_steps
 from meshwright.runtime.verify.reference_two_losses import GRADIENT, LOSSES
 from meshwright.runtime.verify.routed_traffic import (
@@ -57,7 +60,10 @@ def no_fault() -> None:
 
 @dataclass
 class Record:
-    """Results of a rank: per step its loss and norm, its pieces of the reduced gradients, exchanges and copies."""
+    """Results of a rank: per step its loss and norm, its pieces of the reduced gradients, exchanges and copies.
+
+    Parameters are those after the last step; ``anchors`` stand for the model where islands differ.
+    """
 
     pipeline_rank: int
     results: list[StepResult] = field(default_factory=list)
@@ -65,6 +71,7 @@ class Record:
     traffic: list[list[Traffic]] = field(default_factory=list)
     copies: list[list[StateCopy]] = field(default_factory=list)
     parameters: list[Piece] = field(default_factory=list)
+    anchors: list[Piece] = field(default_factory=list)
 
 
 def run_case(
@@ -77,9 +84,17 @@ def run_case(
 
     def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome | None:
         fault()
-        job = Job(trial.program, trial.model, "fp64", trial.options, WAIT_S, accelerated=accelerated)
+        job = Job(
+            trial.program,
+            trial.model,
+            "fp64",
+            trial.options,
+            WAIT_S,
+            accelerated=accelerated,
+            rates=trial.rates,
+        )
         with rank_of(job, place, store, trial.tensors()) as rank:
-            everyone = gathered(_recorded(trial, rank, report), place)
+            everyone = gathered(recorded(trial, rank, report), place)
             return None if place.rank else _judged(trial, everyone)
 
     try:
@@ -104,7 +119,7 @@ def run_case_with_clipping(trial: VerifyCase, report: ProgressCallback) -> Outco
     return again if again.worst.value > first.worst.value or not again.equal else first
 
 
-def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record:
+def recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record:
     """Run all steps and record the results."""
     record, units = Record(rank.plan.pipeline_rank), rank.plan.trained_units
     states = rank.interpreter.states
@@ -129,6 +144,8 @@ def _recorded(trial: VerifyCase, rank: Rank, report: ProgressCallback) -> Record
     buffers = rank.plan.buffers.items()
     whole = [Piece(name, size := tuple(buffer.shape), size, (), 0, buffer.cpu()) for name, buffer in buffers]
     record.parameters = _pieces(units, lambda unit: unit.owned) + whole + _on_cpu(states.changes.pieces())
+    with anchored_model(states):
+        record.anchors = _pieces(units, lambda unit: unit.owned)
     return record
 
 
@@ -169,19 +186,38 @@ def _judged(trial: VerifyCase, everyone: Sequence[Record]) -> Outcome:
     """Compare the ranks of every island with the reference of that island."""
     program = trial.program
     logs = [record.traffic for record in everyone]
-    if not program.loose:
-        expected = reference_steps(trial)
-        found = _judged_island(trial, everyone, list(range(len(everyone))), expected)
-        return replace(found, exchanges=tuple(token_exchanges(program, logs, expected.chosen)))
-    of_islands = island_steps(trial)
+    encoded = inside_steps(program, logs, trial.steps) if encodes_inside_steps(program) else []
+    if program.loose:
+        of_islands = island_steps(trial)
+        places = islands(program.parts[0].grid, program.loose)
+    else:
+        of_islands, places = [reference_steps(trial)], [tuple(range(len(everyone)))]
     judged = [
         _judged_island(trial, everyone, list(ranks), expected)
-        for ranks, expected in zip(islands(program.parts[0].grid, program.loose), of_islands, strict=True)
+        for ranks, expected in zip(places, of_islands, strict=True)
     ]
     steps = zip(*(expected.chosen for expected in of_islands), strict=True)
     chosen = [[torch.cat(layer) for layer in zip(*of_step, strict=True)] for of_step in steps]
-    exchanges = between_islands(program, logs, trial.steps) + token_exchanges(program, logs, chosen)
-    return together(judged, exchanges)
+    exchanges = encoded + between_islands(program, logs, trial.steps, trial.rates)
+    exchanges += token_exchanges(program, logs, chosen)
+    outcome = together(judged, sorted(exchanges, key=lambda one: one.entry))
+    return replace(outcome, from_exact=_from_exact(trial, everyone)) if program.synchronise else outcome
+
+
+def model_of(program: Program, everyone: Sequence[Record]) -> Tensors:
+    """Return the model after the last step; where islands differ, the anchor of the first one."""
+    first = islands(program.parts[0].grid, program.loose)[0] if program.loose else range(len(everyone))
+    tensors, _ = joined(piece for rank in first for piece in everyone[rank].anchors)
+    return tensors
+
+
+def _from_exact(trial: VerifyCase, everyone: Sequence[Record]) -> Error:
+    """Return the largest difference of the model from that of exact data parallelism, in one process."""
+    found = model_of(trial.program, everyone)
+    without = replace(trial.program, synchronise=(), loose=())
+    exact = reference_steps(replace(trial, program=without, exact=True))
+    expected = {name: tensor for name, tensor in exact.parameters.items() if name in found}
+    return tensor_error(found, expected) if found else Error(float("inf"), "")
 
 
 def _judged_island(

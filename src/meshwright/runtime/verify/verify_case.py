@@ -17,6 +17,7 @@ import torch
 from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import named_parameters
 from meshwright.model.transforms.lora_adapters import with_stacked_pairs
+from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.program.program import Program, sequences_of_step
 from meshwright.program.synchronisation.token_hashing import TokenHashing
@@ -66,12 +67,18 @@ class Batch(rank_micro_batches.StepBatch):
 
 @dataclass(frozen=True)
 class VerifyCase:
-    """A Program whose parts' shapes give the lengths, the model that it was lowered for, and the optimizer."""
+    """A Program whose parts' shapes give the lengths, the model that it was lowered for, and the optimizer.
+
+    ``rates`` are learning rates that rules of ``synchronise`` see; the optimizer's own stays the same.
+    ``exact``: the reference sends every row of experts as it is.
+    """
 
     program: Program
     model: ModelGraph
     options: StepOptions = OPTIONS
     steps: int = STEPS
+    rates: LearningRates | None = None
+    exact: bool = False
 
     @property
     def sequences(self) -> int:
@@ -103,7 +110,7 @@ class VerifyCase:
     def sending(self) -> Sending | None:
         """The limits of what experts get, with the scope of every token; None without any."""
         capacity, hashing = self.program.parts[0].shape.capacity, self.program.parts[0].shape.hashing
-        if hashing is not None:
+        if hashing is not None and not self.exact:
             return Bucketed(self._hash_matrices(hashing), self._scopes("rank"))
         return None if capacity is None else Bounded(capacity, self._scopes(capacity.scope))
 
