@@ -15,11 +15,11 @@ from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.resolve import Resolved, resolve_with
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
-from meshwright.plans.shrink.small_plan_pairs import ComparedPlans, compared_plans
 from meshwright.plans.shrink.covering_sets import Combination
 from meshwright.plans.shrink.features import Feature
 from meshwright.plans.shrink.small_exchanges import rates_of, steps_of
 from meshwright.plans.shrink.small_layout_plans import small_layout_plans
+from meshwright.plans.shrink.small_plan_pairs import ComparedPlans, compared_plans
 from meshwright.plans.shrink.small_plans import SmallPlan, SmallPlans, small_plans
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.lowering.plan_parts import planned_exchange
