@@ -3,7 +3,12 @@
 import pytest
 from plan_cases import long_plan
 
-from meshwright.plans.synchronisation.plan_axes import loose_axes_of_plan, sharded_axes, tight_encoded
+from meshwright.plans.synchronisation.plan_axes import (
+    encoded_apart,
+    loose_axes_of_plan,
+    sharded_axes,
+    tight_encoded,
+)
 
 PARAMETER = {"state": "parameter", "over": "dp_replicate"}
 GRADIENT = {"state": "gradient", "over": "dp_replicate", "compress": {"top_k": 0.1}}
@@ -39,3 +44,12 @@ def test_axes_are_loose_by_parameters_alone(entries, sharding, loose, encoded):
     plan = long_plan(TWO, sharding=sharding, synchronise=entries)
     assert loose_axes_of_plan(plan) == loose
     assert [place for place, _ in tight_encoded(plan)] == encoded
+
+
+def test_layers_that_an_entry_encodes_are_other_blocks_than_those_it_does_not():
+    codec = {"compress": {"top_k": 0.1, "layers": "1..2"}}
+    plan = long_plan({"dp_replicate": 64}, sharding="none", synchronise=({**GRADIENT, **codec},))
+    found = encoded_apart(plan, ["main"] * 6)
+    assert found == [("main", (encoded,)) for encoded in (False, False, True, True, False, False)]
+    every = long_plan({"dp_replicate": 64}, sharding="none", synchronise=(GRADIENT,))
+    assert encoded_apart(every, ["main", "main"]) == [("main", ()), ("main", ())]

@@ -1,13 +1,16 @@
 """Give the blocks of a model one copy for each layout that a plan has for them."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import TypeVar
 
 from meshwright.model.graph import ModelGraph
 
+Layout = TypeVar("Layout", bound=Hashable)
 
-def with_layouts(model: ModelGraph, layouts: Sequence[str]) -> tuple[ModelGraph, list[str]]:
+
+def with_layouts(model: ModelGraph, layouts: Sequence[Layout]) -> tuple[ModelGraph, list[Layout]]:
     """Return the same model with blocks that are distinct for each layout, and the layout of every block.
 
     The blocks of an encoder have the first block's layout.
@@ -15,8 +18,8 @@ def with_layouts(model: ModelGraph, layouts: Sequence[str]) -> tuple[ModelGraph,
     the index; those with another layout get a block at the end.
     """
     order = [model.chain[0][0], *model.layer_blocks, model.chain[-1][0]]
-    blocks, found = list(model.blocks), dict[int, str]()
-    index_of: dict[tuple[int, str], int] = {}
+    blocks, found = list(model.blocks), dict[int, Layout]()
+    index_of: dict[tuple[int, Layout], int] = {}
     for block, layout in dict.fromkeys(zip(order, layouts, strict=True)):
         index_of[block, layout] = len(blocks) if block in found else block
         if block in found:

@@ -1,6 +1,6 @@
 """Loose and sharded axes of a plan, and the exchanges of tight axes that are encoded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from meshwright.plans.forms.long import Layout, LongPlan
 from meshwright.plans.synchronisation.synchronisation import AXES, Synchronisation, loose_axes
@@ -32,3 +32,13 @@ def tight_encoded(plan: LongPlan) -> Iterator[tuple[int, Synchronisation]]:
     for place, entry in enumerate(plan.synchronise):
         if entry.compress is not None and entry.axis in AXES and entry.axis not in loose:
             yield place, entry
+
+
+def encoded_apart(plan: LongPlan, layouts: Sequence[str]) -> list[tuple[str, tuple[bool, ...]]]:
+    """Return the layout of each block with the entries that encode it: blocks that differ in either are not the same.
+
+    ``layouts`` are those of the first block, of every layer, and of the last block.
+    """
+    encoded = [entry.compress.layer_range for _, entry in tight_encoded(plan) if entry.compress]
+    ranges = [layers for layers in encoded if layers is not None]
+    return [(layout, tuple(place - 1 in layers for layers in ranges)) for place, layout in enumerate(layouts)]

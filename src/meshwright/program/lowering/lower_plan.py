@@ -23,7 +23,7 @@ from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
-from meshwright.plans.synchronisation.plan_axes import loose_axes_of_plan
+from meshwright.plans.synchronisation.plan_axes import encoded_apart, loose_axes_of_plan
 from meshwright.play.in_flight import most_in_flight
 from meshwright.program.activation_bytes import kept_bytes, kept_for_weights, working_bytes
 from meshwright.program.local_shape import LocalShape, Mode, Number
@@ -82,7 +82,8 @@ def lower(
     stack = with_types(stack, workload.precision, plan.written_types, workload.optimizer)
     choice, ranks = plan.choice, plan.pipeline.ranks
     of_layers = layouts_by_block(plan, model.architecture.layers)
-    model, layouts = with_layouts(_recomputed(plan, model, stack), of_layers)
+    model, apart = with_layouts(_recomputed(plan, model, stack), encoded_apart(plan, of_layers))
+    layouts = [layout for layout, _ in apart]
     model = with_vocabulary_parallel(model) if choice.form else model
     layouts += [layouts[0]] * (len(model.blocks) - len(layouts))
     parts = plan_parts(plan, model, layouts, cluster, workload, stack)
