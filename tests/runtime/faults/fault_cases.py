@@ -115,8 +115,8 @@ def one_label_more():
 def swapped_micro_batches():
     original = Interpreter.step
 
-    def step(self, batches, lr_factor=1.0):
-        return original(self, batches[::-1] if self.plan.pipeline_rank else batches, lr_factor)
+    def step(self, batches, *others, **named):
+        return original(self, batches[::-1] if self.plan.pipeline_rank else batches, *others, **named)
 
     Interpreter.step = step
 
