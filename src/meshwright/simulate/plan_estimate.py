@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from math import lcm
 
 from meshwright.cost.closed_form.step_parts import PARTS
 from meshwright.cost.operators.pass_prices import Prices, total
@@ -14,14 +13,6 @@ from meshwright.cost.operators.program_passes import (
 )
 from meshwright.cost.pipeline_time.offload_copies import OFFLOAD
 from meshwright.cost.plan_report import Estimate
-from meshwright.cost.synchronisation.exchange_rows import IN_STEPS, ExchangeSummary
-from meshwright.cost.synchronisation.exchanges_in_steps import (
-    program_exchanges,
-    step_codec_seconds,
-    step_rows,
-)
-from meshwright.cost.synchronisation.exchanges_of_islands import ProgramExchanges
-from meshwright.cost.synchronisation.round_time import play_rounds
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.setting import Setting
 from meshwright.program.checks.per_unit_exchanges import UNIT_KINDS
@@ -33,6 +24,7 @@ from meshwright.schedules.activation_offload import COPIES
 from meshwright.schedules.stage_times import ShareTimes, StageTimes, rounded_times
 from meshwright.simulate.chunked_states import placed, with_copies
 from meshwright.simulate.memory_ledger import peak_host_bytes, rank_ledger
+from meshwright.simulate.round_estimate import with_rounds
 from meshwright.simulate.simulation_result import Simulation
 from meshwright.simulate.simulator import simulate
 
@@ -75,43 +67,6 @@ def simulated_estimate(plan: LongPlan, setting: Setting) -> Estimate:
         return _chunked_estimate(plan, setting)
     found = estimate(plan, setting, *(played := lower_and_simulate(plan, setting)))
     return with_rounds(found, played[0], setting) if plan.synchronise else found
-
-
-def with_rounds(found: Estimate, program: Program, setting: Setting) -> Estimate:
-    """Return the estimate of a mean step, with exchanges between islands and codecs."""
-    prices = program_prices(program, setting)
-    inside = tuple(step_rows(program_exchanges(program, prices), found.parts))
-    parts = found.parts | {CODEC: step_codec_seconds(program, prices)}
-    exchanges = ProgramExchanges(program, prices)
-    if not exchanges.entries:
-        return replace(found, parts=parts, rounds=ExchangeSummary(inside, 1, "step", IN_STEPS))
-    step_s, times = sum(parts.values()), exchanges.times(setting.rates)
-    entries = [program.synchronise[number] for number in exchanges.entries]
-    ruled = any(entry.has_rule for entry in entries)
-    run = setting.rates.steps if ruled and setting.rates is not None else None
-    length = run or lcm(*(entry.period for entry in entries))
-    played = play_rounds(step_s, times, length, whole_run=run is not None)
-    parts["dp"] += sum(played.exposed_s.values()) / length
-    parts[CODEC] += sum(played.codec_s.values()) / length
-    parts["optimizer"] += sum(played.update_s.values()) / length
-    at_base = ruled and run is None
-    summary = ExchangeSummary(
-        (*exchanges.rows(times, step_s, played), *inside),
-        None if at_base else length,
-        "round" if ruled or any(entry.period > 1 for entry in entries) else "step",
-        AT_BASE if at_base else BETWEEN_STEPS,
-    )
-    return replace(found, parts=parts, rounds=summary)
-
-
-CODEC = "codec"
-BETWEEN_STEPS = (
-    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed; exposed "
-    "time inside steps is divided by seconds"
-)
-AT_BASE = (
-    f"{BETWEEN_STEPS}; the period is the base of its rule, since no --steps say how the learning rate falls"
-)
 
 
 def _chunked_estimate(plan: LongPlan, setting: Setting) -> Estimate:

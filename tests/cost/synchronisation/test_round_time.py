@@ -48,6 +48,12 @@ def test_an_exchange_longer_than_its_period_sets_the_pace():
     assert barely.exposed_s[0] == pytest.approx(0.01)
 
 
+def test_a_round_counts_those_before_it_until_its_time_repeats():
+    """Without a wait the first one is like all others; with one, the first has nothing to wait for."""
+    assert played(1.0, times(7.0, every=10, delay=10)).rounds_before == 0
+    assert played(1.0, times(14.0, every=10, delay=10)).rounds_before == 1
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_the_closed_form_is_the_played_round(seed):
     """Equal fragments in turn: exactly, with queues too, for the stream is then the limit."""

@@ -193,9 +193,11 @@ def _of_segment(program: Program, segment: Segment) -> Iterator[Collective]:
             yield from (one for one in exchanges_of(item) if one.entry is not None)
 
 
-def step_codec_seconds(program: Program, prices: Prices) -> float:
-    """Return the seconds in which a rank encodes and decodes inside a step, on the rank with most."""
-    return max(_codec_seconds(program, prices, rank) for rank in range(program.pipeline_ranks))
+def step_codec_seconds(program: Program, prices: Prices) -> tuple[float, ...]:
+    """Return the seconds in which each pipeline rank encodes and decodes inside a step."""
+    if not program.synchronise:
+        return (0.0,) * program.pipeline_ranks
+    return tuple(_codec_seconds(program, prices, rank) for rank in range(program.pipeline_ranks))
 
 
 def _units(program: Program, pipeline_rank: int, state: str) -> float:

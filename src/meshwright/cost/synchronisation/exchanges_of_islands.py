@@ -1,6 +1,7 @@
 """Price the exchanges of a Program's entries between islands, and the rows of a Report on them."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.synchronisation.codec_times import exchange_codec_seconds, update_seconds
@@ -11,6 +12,14 @@ from meshwright.plans.synchronisation.synchronisation import Synchronisation, ex
 from meshwright.program.program import Program
 from meshwright.program.synchronisation.encoded_bytes import exchange_bytes
 from meshwright.program.synchronisation.rank_exchanges import ExchangeMessage, RankExchanges
+
+
+class FragmentTimes(NamedTuple):
+    """Seconds of a fragment on a rank: its exchange, its codec, and the update that applies it."""
+
+    exchange_s: float
+    codec_s: float
+    update_s: float
 
 
 class ProgramExchanges:
@@ -32,17 +41,23 @@ class ProgramExchanges:
         found = []
         for entry in self.entries:
             periods = Periods(self.program.synchronise[entry], rates)
-            fragments = [self.messages[entry, fragment] for fragment in range(periods.count)]
-            found.append(
-                EntryTimes(
-                    entry,
-                    periods,
-                    tuple(max(map(self._seconds, of)) for of in fragments),
-                    tuple(max(self._codec_seconds(entry, one) for one in of) for of in fragments),
-                    tuple(max(self._update_seconds(entry, one) for one in of) for of in fragments),
-                )
+            of_ranks = [self.rank_times(entry, fragment) for fragment in range(periods.count)]
+            exchange_s, codec_s, update_s = (
+                tuple(max(times[which] for times in of) for of in of_ranks) for which in range(3)
             )
+            found.append(EntryTimes(entry, periods, exchange_s, codec_s, update_s))
         return found
+
+    def rank_times(self, entry: int, fragment: int) -> list[FragmentTimes]:
+        """Return the times of an exchange of a fragment on each pipeline rank."""
+        return [
+            FragmentTimes(
+                self._seconds(messages),
+                self._codec_seconds(entry, messages),
+                self._update_seconds(entry, messages),
+            )
+            for messages in self.messages[entry, fragment]
+        ]
 
     def _seconds(self, messages: Sequence[ExchangeMessage]) -> float:
         return sum(float(self.prices.collectives(message.collectives)) for message in messages)

@@ -44,12 +44,14 @@ class EntryTimes:
 class RoundTime:
     """Seconds of some steps with their exchanges; ``exposed_s``, ``codec_s`` and ``update_s`` are by entry.
 
-    ``begun`` counts exchanges of fragments; ``queued`` those that waited for another one's end.
+    ``begun`` counts exchanges of fragments; ``queued`` those that waited for another one's end. ``rounds_before`` are
+    those played before it until one took as long as the next.
     """
 
     steps: int
     seconds: float = 0.0
     queued: int = 0
+    rounds_before: int = 0
     exposed_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     codec_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     update_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -59,6 +61,11 @@ class RoundTime:
     def step_s(self) -> float:
         """The mean seconds of a step."""
         return self.seconds / self.steps
+
+    @property
+    def kept_s(self) -> float:
+        """The seconds that exchanges add to the steps."""
+        return sum(map(sum, (of.values() for of in (self.exposed_s, self.codec_s, self.update_s))))
 
     def per_step(self, values: Mapping[int, float], number: int) -> float:
         """Return the mean of an entry's values over the steps."""
@@ -87,8 +94,9 @@ def play_rounds(step_s: float, entries: Sequence[EntryTimes], steps: int, *, who
         return stream.play(_due_table(entries, steps, wraps=False), steps)
     table = _due_table(entries, steps, wraps=True)
     found = stream.play(table, steps)
-    for _ in range(MOST_ROUNDS):
+    for number in range(MOST_ROUNDS):
         before, found = found, stream.play(table, steps)
+        found.rounds_before = number
         if abs(found.seconds - before.seconds) <= SAME * found.seconds and found.queued == before.queued:
             break
     return _limited_by_stream(found, entries)
