@@ -124,5 +124,14 @@ def groups_used(program: Program) -> set[GroupKey]:
 
 def _neighbours(program: Program) -> set[tuple[int, int]]:
     """Return the (sender, receiver) pairs of ranks that exchange pipeline messages."""
-    pairs = {(edge.source_rank, edge.target_rank) for edge in program.edges()}
+    pairs = message_pairs(program)
     return {(row[a], row[b]) for row in program.parts.pipelines for a, b in pairs}
+
+
+def message_pairs(program: Program) -> set[tuple[int, int]]:
+    """Return the (sender, receiver) pairs of pipeline ranks that exchange messages.
+
+    Exchanges between islands lead from a pipeline rank to itself.
+    """
+    pairs = {(edge.source_rank, edge.target_rank) for edge in program.edges()}
+    return {(sender, receiver) for sender, receiver in pairs if sender != receiver}

@@ -29,7 +29,7 @@ from meshwright.program.local_shape import ACTIVATION_BYTES
 from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import matching_receive
 from meshwright.runtime.comm.communicator import Communicator, NamedWork, Splits, Work
-from meshwright.runtime.comm.process_groups import MESSAGES, Axes, ProcessGroups
+from meshwright.runtime.comm.process_groups import MESSAGES, Axes, ProcessGroups, message_pairs
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes
 from meshwright.schedules.action import Action, parse_actions
@@ -272,7 +272,7 @@ def warm(communicator: EmulatedCommunicator, empty: Callable[[], torch.Tensor]) 
         communicator.meet(axes, 0.0, kind, part)
     here = communicator.pipeline_rank
     peers = communicator.program.parts.pipeline_of(communicator.rank)
-    pairs = sorted({(edge.source_rank, edge.target_rank) for edge in communicator.program.edges()})
+    pairs = sorted(message_pairs(communicator.program))
     works = [dist.isend(empty(), peers[b]) for a, b in pairs if a == here]
     works += [dist.irecv(empty(), peers[a]) for a, b in pairs if b == here]
     for work in works:
