@@ -13,6 +13,8 @@ from meshwright.plans.resolve import resolve
 from meshwright.plans.setting import Setting
 from meshwright.program.program import Program
 from meshwright.runtime.comm.pipeline_messages import PipelineMessages
+from meshwright.runtime.emulation import clock
+from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.emulate import emulate
 from meshwright.runtime.emulation.emulation_result import Emulation
 from meshwright.runtime.emulation.local_program import EXPERT_AXES, local_program
@@ -52,6 +54,32 @@ class Case:
         return local, in_time(lambda: emulate(local, self.times, expected_s, scale=scale), expected_s)
 
 
+@dataclass
+class Wall:
+    """Wall time that passes in sleeps only."""
+
+    passed: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        self.passed += seconds
+
+
+def sleeping_wall(monkeypatch) -> Wall:
+    """Put a wall into clocks that passes in sleeps only, and return it."""
+    found = Wall()
+    monkeypatch.setattr(clock, "monotonic", found.monotonic)
+    monkeypatch.setattr(clock, "sleep", found.sleep)
+    return found
+
+
+def started(scale=0.001, slack_s=1000.0):
+    """Return a clock that has been started."""
+    return Clock(scale, slack_s, origin=clock.monotonic())
+
+
 def in_time(run: Callable[[], Emulation], expected_s: float) -> Emulation:
     """A run that no other work of the machine held up, the last one where all were held up.
 
@@ -82,6 +110,7 @@ def case(
     vocabulary=None,
     offload=None,
     model="llama-3.2-1b",
+    synchronise=(),
     **degrees,
 ) -> Case:
     """The first ``recomputed`` of the layers are recomputed."""
@@ -97,7 +126,8 @@ def case(
         "pipeline": {"schedule": {"name": schedule, "vocabulary": vocabulary}, "virtual_stages": chunks},
         "recompute": "full",
     }
-    data |= {key: value for key, value in (("gather", gather), ("offload", offload)) if value}
+    given = {"gather": gather, "offload": offload, "synchronise": synchronise}
+    data |= {key: value for key, value in given.items() if value}
     resolved = resolve(ShortPlan.model_validate(data))
     layers = load_model(model).architecture.layers
     of_layers = ["full"] * recomputed + ["none"] * (layers - recomputed)
@@ -127,6 +157,7 @@ def plain(schedule, micro_batches=6, pp=3, chunks=1):
         copies=(0.0,) * len(program.stages),
         optimizer_s=(0.0,) * pp,
         perturbation_s=(0.0,) * pp,
+        codec_s=(0.0,) * pp,
         overlap_slowdown=0.0,
     )
     return local_program(replace(program, lists=lists, collectives={}), pp), times

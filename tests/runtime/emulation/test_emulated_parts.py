@@ -1,6 +1,5 @@
 """What an emulation stands on: its clock, its few processes for many ranks, its scale, its table of times."""
 
-from dataclasses import dataclass
 from math import prod
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from emulated_programs import case, plain
+from emulated_programs import case, plain, sleeping_wall, started
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +15,6 @@ from meshwright.cost.operators.pass_prices import total
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.errors import UnsupportedError
 from meshwright.program.model_states.state_elements import EXPERT_MESH
-from meshwright.runtime.emulation import clock
-from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
 from meshwright.runtime.emulation.emulation_result import Timed, merged
 from meshwright.runtime.emulation.local_program import MOST_PROCESSES, PEER_AXES, local_program, stands_for
@@ -53,29 +50,9 @@ def test_experts_have_units_of_their_own_as_in_a_run(keys):
         assert len(mirrored) == len(units)
 
 
-def started(scale=0.001, slack_s=1000.0):
-    return Clock(scale, slack_s, origin=clock.monotonic())
-
-
-@dataclass
-class Wall:
-    """Wall time that passes in sleeps only."""
-
-    passed: float = 0.0
-
-    def monotonic(self) -> float:
-        return self.passed
-
-    def sleep(self, seconds: float) -> None:
-        self.passed += seconds
-
-
 @pytest.fixture
 def wall(monkeypatch):
-    found = Wall()
-    monkeypatch.setattr(clock, "monotonic", found.monotonic)
-    monkeypatch.setattr(clock, "sleep", found.sleep)
-    return found
+    return sleeping_wall(monkeypatch)
 
 
 def test_a_clock_in_time_adds_up_what_it_is_told_and_nothing_else(wall):

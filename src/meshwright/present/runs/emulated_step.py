@@ -5,6 +5,7 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table
+from meshwright.present.plan_answers.replica_exchanges import print_exchanges, step_words
 from meshwright.units import format_seconds
 
 
@@ -12,10 +13,13 @@ def render_emulated(data: dict[str, Any], trace: str | None) -> None:
     """Print an emulated step in its JSON form."""
     out, how = console(), data["emulation"]
     out.print(
-        f"[bold]{format_seconds(data['step_time_s'])}[/bold] per {data['unit']} (emulated, not measured); simulated "
-        f"{format_seconds(how['simulated_step_time_s'])}: {how['difference']:+.2%}"
+        f"[bold]{format_seconds(data['step_time_s'])}[/bold] per {step_words(data)} (emulated, not measured); "
+        f"simulated {format_seconds(how['simulated_step_time_s'])}: {how['difference']:+.2%}"
     )
     out.print(f"Bubble {percent(how['bubble'])}, simulated {percent(how['simulated_bubble'])}")
+    if how["steps"] > 1:
+        behind = f" behind {how['steps_before']:,} others" if how["steps_before"] else ""
+        out.print(f"{how['steps']:,} steps timed{behind}")
     out.print(escape(how["stands_for"]))
     for one in (*how["earlier"], how):
         out.print(clock_line(one))
@@ -32,6 +36,7 @@ def render_emulated(data: dict[str, Any], trace: str | None) -> None:
         )
     out.print()
     out.print(table)
+    print_exchanges(out, data)
     if trace:
         out.print(f"\nThe emulated step is in {escape(trace)}; open it at ui.perfetto.dev.")
 

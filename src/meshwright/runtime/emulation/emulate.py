@@ -1,6 +1,4 @@
-"""Emulate a step of a Program on local processes: the real interpreter with an emulated clock and emulated passes.
-
-If steps overlap, several are run and the last one counts.
+"""Emulate steps of a Program on local processes: the real interpreter with an emulated clock and emulated passes.
 
 The ranks are forked, run under SCHED_RR if that is allowed, use every connection once, agree on an origin of time,
 and execute their lists. If more than one start in twenty was late, the run is repeated once at double scale, and
@@ -20,11 +18,11 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
-from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator, EmulatedGroups, warm
-from meshwright.runtime.emulation.emulation_result import Emulation, RankRecord, merged
+from meshwright.runtime.emulation.emulation_result import EmulatedSteps, Emulation, RankRecord, merged
+from meshwright.runtime.emulation.islands_exchanges import EmulatedSynchroniser
 from meshwright.runtime.emulation.modelled_durations import ModelledTimes
 from meshwright.runtime.emulation.passes import EmulatedStages
 from meshwright.runtime.emulation.time_scale import (
@@ -59,11 +57,12 @@ Prepare = Callable[[Interpreter], None]
 class EmulatedJob:
     """Inputs of every rank.
 
-    ``prepare`` is applied to the interpreter before the step; ``timeout_s`` limits the wait of an operation.
+    ``prepare`` is applied to the interpreter before the first step; ``timeout_s`` limits the wait of an operation.
     """
 
     program: Program
     times: ModelledTimes
+    steps: EmulatedSteps
     scale: float
     real_time: bool
     timeout_s: float
@@ -80,21 +79,23 @@ def emulate(
     times: ModelledTimes,
     expected_s: float,
     *,
+    steps: EmulatedSteps | None = None,
     report: ProgressCallback = lambda what, part: None,
     prepare: Prepare = lambda interpreter: None,
     scale: float | None = None,
     grace_s: float = GRACE_S,
 ) -> Emulation:
-    """Emulate one step of a local Program (``local_program.py``) that should take about ``expected_s``.
+    """Emulate ``steps`` of a local Program (``local_program.py``), each of which should take about ``expected_s``.
 
-    A given ``scale`` is kept, and the run is not repeated. Raises RunError if a rank fails or times out.
+    Without ``steps`` it is one, behind others if steps overlap. A given ``scale`` is kept, and the run is not repeated.
+    Raises RunError if a rank fails or times out.
     """
     real_time = real_time_allowed()
-    chosen = scale or scale_here(program, times)
+    chosen, wanted = scale or scale_here(program, times), steps or EmulatedSteps.steady(program)
 
     def run(at_scale: float) -> Emulation:
-        waits = grace_s + 2 * at_scale * expected_s * steps_of(program)
-        return _run(EmulatedJob(program, times, at_scale, real_time, waits, prepare), report)
+        waits = grace_s + 2 * at_scale * expected_s * wanted.total
+        return _run(EmulatedJob(program, times, wanted, at_scale, real_time, waits, prepare), report)
 
     first = run(chosen)
     if scale is None and first.late_share > TOO_LATE:
@@ -111,7 +112,7 @@ def _run(job: EmulatedJob, report: ProgressCallback) -> Emulation:
     # the operation's own time-out names it, so the processes' limit is longer and only catches silent hangs
     ranks = run_locally(work, job.program.parts.ranks, 2 * job.timeout_s + GRACE_S, report)
     assert isinstance(ranks, list)
-    return Emulation(tuple(ranks), job.scale, monotonic() - began, job.real_time, load)
+    return Emulation(tuple(ranks), job.scale, monotonic() - began, job.real_time, load, job.steps)
 
 
 def _rank(job: EmulatedJob, place: Place, store: dist.Store, report: ProgressCallback) -> list[RankRecord]:
@@ -128,7 +129,7 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, report: ProgressCal
         timeout=timedelta(seconds=job.timeout_s),
     )
     try:
-        record = _step(job, place, report)
+        record = _steps(job, place, report)
     except RunError as error:
         if TIMED_OUT not in str(error):
             sleep(OTHERS_FIRST_S)  # let the rank that timed out report before the connections break
@@ -140,7 +141,7 @@ def _rank(job: EmulatedJob, place: Place, store: dist.Store, report: ProgressCal
     return everyone
 
 
-def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecord:
+def _steps(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecord:
     program, times = job.program, job.times
     clock = Clock(job.scale, SLACK * shortest_pass(program, times))
     groups = EmulatedGroups()
@@ -150,15 +151,26 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
     )
     plan = emulated_plan(program, communicator)
     optimizer = EmulatedOptimizer(
-        plan, StepOptions(), clock=clock, seconds=times.optimizer_s[plan.pipeline_rank]
+        plan,
+        StepOptions(),
+        clock=clock,
+        seconds=times.optimizer_s[plan.pipeline_rank],
+        codec_s=times.codec_s[plan.pipeline_rank],
     )
     stages = EmulatedStages(program, times, clock, communicator)
+    exchanges = EmulatedSynchroniser(plan, optimizer, clock=clock, times=times)
     interpreter = Interpreter(
         plan,
-        EmulatedStates(plan, optimizer, clock=clock, seconds=times.perturbation_s[plan.pipeline_rank]),
+        EmulatedStates(
+            plan,
+            optimizer,
+            clock=clock,
+            seconds=times.perturbation_s[plan.pipeline_rank],
+            exchanges=exchanges,
+        ),
         hear=Listening(
             clock,
-            steps_of(program) * len(program.lists[plan.pipeline_rank]),
+            job.steps.total * len(program.lists[plan.pipeline_rank]),
             report if place.rank == 0 else None,
         ),
         begin_passes=stages.begin,
@@ -170,11 +182,14 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
     warm(communicator, plan.message_buffer)
     clock.origin = communicator.meet_all(monotonic())
     nothing = MicroBatch(torch.zeros(0), torch.zeros(0), 1)
-    before_s = 0.0
-    for _ in range(steps_of(program)):
-        before_s = max((timed.end for timed in clock.records), default=0.0)
+    before_s = end_s = 0.0
+    for number in range(job.steps.total):
+        if number == job.steps.before:
+            before_s = end_s
+            exchanges.records.clear()
         clock.records.clear()
         interpreter.step([nothing] * program.micro_batches)
+        end_s = max((timed.end for timed in (*clock.records, *exchanges.records)), default=0.0)
     return RankRecord(
         plan.pipeline_rank,
         merged(clock.records, program.collectives),
@@ -182,12 +197,9 @@ def _step(job: EmulatedJob, place: Place, report: ProgressCallback) -> RankRecor
         clock.late,
         stages.ledger.peak,
         before_s,
+        end_s,
+        tuple(exchanges.records),
     )
-
-
-def steps_of(program: Program) -> int:
-    """Return the number of steps to emulate."""
-    return STEADY_STEPS if program.steps_overlap else 1
 
 
 @dataclass

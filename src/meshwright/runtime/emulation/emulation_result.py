@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 
+from meshwright.program.lowering.optimizer_post_validation import STEADY_STEPS
+from meshwright.program.program import Program
 from meshwright.schedules.action import PASS_KINDS, Action, Kind
 
 
@@ -35,11 +37,30 @@ def merged(records: Iterable[Timed], exchanges: Mapping[tuple[int | None, Kind],
 
 
 @dataclass(frozen=True, slots=True)
-class RankRecord:
-    """One process: the pipeline rank it stands for, and its actions. Of ``starts``, ``late`` were late.
+class EmulatedSteps:
+    """The steps of an emulation: ``timed`` ones, which count, behind ``before``."""
 
-    ``peak_bytes`` is the largest sum of activations in flight, in the ledger's bytes of each pass. ``before_s`` is the
-    end of the previous step, if there was one.
+    before: int = 0
+    timed: int = 1
+
+    @property
+    def total(self) -> int:
+        """All steps."""
+        return self.before + self.timed
+
+    @classmethod
+    def steady(cls, program: Program) -> "EmulatedSteps":
+        """Return one step, behind others where steps overlap."""
+        return cls(STEADY_STEPS - 1 if program.steps_overlap else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """One process: the pipeline rank it stands for, and its actions in the last step.
+
+    Of ``starts``, ``late`` were late. ``peak_bytes`` is the largest sum of activations in flight, in the ledger's bytes
+    of each pass. ``before_s`` is the end of the step before those that are timed, 0 if there was none; ``end_s`` is the
+    end of the last one. ``exchanges`` are those between islands in these steps.
     """
 
     pipeline_rank: int
@@ -47,12 +68,9 @@ class RankRecord:
     starts: int
     late: int
     peak_bytes: int
-    before_s: float = 0.0
-
-    @property
-    def end_s(self) -> float:
-        """The end of the last action."""
-        return max((timed.end for timed in self.actions), default=0.0)
+    before_s: float
+    end_s: float
+    exchanges: tuple[Timed, ...] = ()
 
     @property
     def busy_s(self) -> float:
@@ -62,9 +80,10 @@ class RankRecord:
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """An emulated step. ``ranks`` has one entry per process; ``earlier`` are runs whose clock was late too often.
+    """An emulated step, or several: ``steps``. ``ranks`` has one entry per process.
 
-    ``scale`` is seconds of wall time per modelled second, ``real_time`` whether the ranks ran under SCHED_RR.
+    ``earlier`` are runs whose clock was late too often. ``scale`` is seconds of wall time per modelled second,
+    ``real_time`` whether the ranks ran under SCHED_RR.
     """
 
     ranks: tuple[RankRecord, ...]
@@ -72,12 +91,18 @@ class Emulation:
     wall_s: float
     real_time: bool
     load_average: float
+    steps: EmulatedSteps
     earlier: tuple["Emulation", ...] = ()
 
     @property
-    def step_s(self) -> float:
+    def seconds(self) -> float:
         """Seconds from the end of the previous step, on its last rank, to the end of the last action of any rank."""
         return max(rank.end_s for rank in self.ranks) - max(rank.before_s for rank in self.ranks)
+
+    @property
+    def step_s(self) -> float:
+        """Mean seconds of the steps that are timed."""
+        return self.seconds / self.steps.timed
 
     @property
     def starts(self) -> int:

@@ -2,11 +2,11 @@
 
 Ranks of a class do the same, so one process stands for all ranks of a pipeline rank. Action lists, collectives and
 times stay those of the whole plan; only the grid shrinks: a degree above 1 becomes 2 if there are processes for it, so
-that its collectives run between two processes, and 1 otherwise, where a collective only takes its time. Messages shrink
-to one token, which carries a stamp.
+that its collectives run between two processes, and 1 otherwise, where a collective only takes its time. Axes between
+islands come first. Messages shrink to one token, which carries a stamp.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -14,6 +14,7 @@ from meshwright.errors import Problem, UnsupportedError
 from meshwright.program.layouts.rank_mesh import RankGrid
 from meshwright.program.program import Program
 from meshwright.program.program_parts import Part
+from meshwright.program.synchronisation.islands import EXPERT_AXES as OF_EXPERTS
 
 MOST_PROCESSES = 16
 PEER_AXES = ("tp", "dp_shard", "dp_replicate", "cp")
@@ -27,20 +28,23 @@ def local_program(program: Program, processes: int) -> Program:
     """
     check_processes(program, processes)
     of_a_class = processes // program.pipeline_ranks
+    loose = program.loose
     return replace(
         program,
         reshards={},
         smaller_items={},
         parts=replace(
             program.parts,
-            every=tuple(_local_part(part, program.pipeline_ranks, of_a_class) for part in program.parts),
+            every=tuple(
+                _local_part(part, program.pipeline_ranks, peer_degrees(part, of_a_class, loose), loose)
+                for part in program.parts
+            ),
         ),
     )
 
 
-def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
+def _local_part(part: Part, pipeline_ranks: int, peers: Mapping[str, int], loose: Sequence[str]) -> Part:
     """Return a part on few processes, with messages of one token."""
-    peers = peer_degrees(part, of_a_class)
     sizes = {axis: peers.get(axis, 1) for axis in part.grid.order} | {"pp": pipeline_ranks}
     shape = replace(
         part.shape,
@@ -52,7 +56,7 @@ def _local_part(part: Part, pipeline_ranks: int, of_a_class: int) -> Part:
         part,
         batch_share=(),
         grid=RankGrid(sizes, part.grid.order),
-        expert_grid=_expert_grid(part, pipeline_ranks, prod(peers.values())),
+        expert_grid=_expert_grid(part, pipeline_ranks, peers, loose),
         shape=shape,
     )
 
@@ -73,22 +77,32 @@ def check_processes(program: Program, processes: int) -> None:
         raise UnsupportedError(problems)
 
 
-def peer_degrees(part: Part, of_a_class: int) -> dict[str, int]:
-    """Return degree 2 for as many axes above 1 as ``of_a_class`` processes allow, and 1 for the others."""
+def peer_degrees(part: Part, of_a_class: int, loose: Sequence[str] = ()) -> dict[str, int]:
+    """Return degree 2 for as many axes above 1 as ``of_a_class`` processes allow, and 1 for the others.
+
+    ``loose`` axes come first.
+    """
     degrees = dict.fromkeys(PEER_AXES, 1)
-    for axis in PEER_AXES:
+    for axis in dict.fromkeys((*loose, *PEER_AXES)):
         if part.grid.sizes[axis] > 1 and 2 * prod(degrees.values()) <= of_a_class:
             degrees[axis] = 2
     return degrees
 
 
-def _expert_grid(part: Part, pipeline_ranks: int, peers: int) -> RankGrid:
-    """Return the experts' mesh over the same processes: axes above 1 first, the rest as replicas."""
+def _expert_grid(part: Part, pipeline_ranks: int, peers: Mapping[str, int], loose: Sequence[str]) -> RankGrid:
+    """Return the experts' mesh over the same processes: axes above 1 first, the rest as replicas.
+
+    Over ``loose`` axes it is cut as the dense mesh is.
+    """
+    processes = prod(peers.values())
     sizes: dict[str, int] = dict.fromkeys(EXPERT_AXES, 1)
-    for axis in EXPERT_AXES:
-        if part.expert_grid.sizes[axis] > 1 and 2 * prod(sizes.values()) <= peers:
+    sizes |= {OF_EXPERTS[axis]: peers[axis] for axis in loose}
+    inside = [axis for axis in EXPERT_AXES if axis not in {OF_EXPERTS[axis] for axis in loose}]
+    for axis in inside:
+        if part.expert_grid.sizes[axis] > 1 and 2 * prod(sizes.values()) <= processes:
             sizes[axis] = 2
-    sizes["edp_replicate"] *= peers // prod(sizes.values())
+    if inside:
+        sizes[inside[-1]] *= processes // prod(sizes.values())
     return RankGrid({**sizes, "pp": pipeline_ranks}, part.expert_grid.order)
 
 

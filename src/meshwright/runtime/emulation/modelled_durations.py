@@ -22,6 +22,18 @@ class PassTime:
         return self.compute_s + sum(seconds for _, seconds in self.exchanges)
 
 
+@dataclass(frozen=True, slots=True)
+class ExchangeTime:
+    """One exchange of a fragment between islands, on one pipeline rank.
+
+    The codec computes when it begins, the update when it ends; the exchange runs between them.
+    """
+
+    exchange_s: float
+    codec_s: float
+    update_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledTimes:
     """Every duration of a step, and how compute and overlapped communication slow each other down.
@@ -44,6 +56,10 @@ class ModelledTimes:
         the optimizer's step of each pipeline rank.
     perturbation_s
         a pass of each pipeline rank that perturbs its parameters; 0 with backward passes.
+    codec_s
+        what each pipeline rank encodes and decodes in a step, before the optimizer's.
+    between_islands
+        by entry and fragment: an exchange behind a step, of each pipeline rank.
     overlap_slowdown
         the part of an overlapped exchange's time by which compute gets longer (``play/overlap.py``).
     """
@@ -57,8 +73,10 @@ class ModelledTimes:
     copies: tuple[float, ...]
     optimizer_s: tuple[float, ...]
     perturbation_s: tuple[float, ...]
+    codec_s: tuple[float, ...]
     overlap_slowdown: float
     messages: Mapping[tuple[Kind, int | None], float] = field(default_factory=dict)
+    between_islands: Mapping[tuple[int, int], tuple[ExchangeTime, ...]] = field(default_factory=dict)
 
     def message_seconds(self, action: Action) -> float:
         """Return the seconds of a message."""

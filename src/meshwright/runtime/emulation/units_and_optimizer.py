@@ -14,6 +14,7 @@ from meshwright.program.rank_units.unit_layout import UnitLayout
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.emulation.clock import Clock
 from meshwright.runtime.emulation.communicator import STAMP_NUMBERS, EmulatedCommunicator
+from meshwright.runtime.emulation.islands_exchanges import EmulatedSynchroniser
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.precision import PRECISIONS
 from meshwright.runtime.state.optimizer import Optimizer
@@ -52,10 +53,11 @@ class EmulatedUnit(Unit):
 
 @dataclass
 class EmulatedOptimizer(Optimizer):
-    """An optimizer whose step takes ``seconds``."""
+    """An optimizer whose step takes ``seconds``, behind the ``codec_s`` of exchanges inside the step."""
 
     clock: Clock = field(kw_only=True)
     seconds: float = field(kw_only=True)
+    codec_s: float = field(kw_only=True)
 
     def squares(self) -> torch.Tensor:
         """Return zero: there are no gradients."""
@@ -63,6 +65,9 @@ class EmulatedOptimizer(Optimizer):
 
     def update(self, norm: float, factor: float = 1.0) -> None:
         """Take the time of a step."""
+        self.step += 1
+        if self.codec_s:
+            self.clock.work(self.codec_s)
         start = self.clock.work(self.seconds)
         self.clock.record(Action("STEP"), start, self.clock.now, "compute")
         for unit in self.plan.trained_units:
@@ -71,10 +76,18 @@ class EmulatedOptimizer(Optimizer):
 
 @dataclass
 class EmulatedStates(StepStates):
-    """States of a step whose passes over parameters take ``seconds`` each."""
+    """States of a step whose passes over parameters take ``seconds`` each.
+
+    ``exchanges`` are those between islands.
+    """
 
     clock: Clock = field(kw_only=True)
     seconds: float = field(kw_only=True)
+    exchanges: EmulatedSynchroniser = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.synchroniser = self.exchanges
 
     def perturb(self, action: Action) -> None:
         """Take the time of a pass over parameters."""

@@ -5,6 +5,7 @@ Fragments and due steps are those of ``plans/synchronisation``; what a rank send
 batch, so weights need no communication.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -97,9 +98,7 @@ class Synchroniser:
             empty = periods.ends_empty(step, fragment)
             if empty or periods.ends(step, fragment):
                 changed = True
-                of = self.fragments[entry, fragment]
-                for message, exchange in zip(of.messages, of.exchanges, strict=True):
-                    self.set_local(message, exchange.end(self.local(message), empty=empty))
+                self._end(entry, fragment, empty=empty)
                 self.ended.add((entry, fragment))
         if changed:
             refresh(self.plan)
@@ -143,6 +142,12 @@ class Synchroniser:
         of.labels.zero_()
         of.count += 1
 
+    def _end(self, entry: int, fragment: int, *, empty: bool) -> None:
+        """Apply the oldest exchange of a fragment; ``empty``: none was begun a period before."""
+        of = self.fragments[entry, fragment]
+        for message, exchange in zip(of.messages, of.exchanges, strict=True):
+            self.set_local(message, exchange.end(self.local(message), empty=empty))
+
     def _fragment(self, entry: int, fragment: int) -> FragmentExchanges:
         messages = RankExchanges(self.plan.program, self.plan.communicator.rank).messages(entry, fragment)
         zeros = torch.zeros(self.replicas, dtype=torch.int64)
@@ -162,18 +167,9 @@ class Synchroniser:
             moments = {key: torch.zeros_like(anchor) for key in outer.moments}
         elements = [one.stretch.elements for one in message.held]
         number = torch.zeros(1, dtype=torch.int64)
-        return MessageExchange(said, sums, elements, anchor, moments, number, self._padding(message))
-
-    def _padding(self, message: ExchangeMessage) -> torch.Tensor | None:
-        """Return true where a flat message has padding of a cut; None without any."""
-        found = []
-        for held in message.held:
-            tensor = next(t for t in self._units[held.unit].layout.tensors if t.name == held.tensor)
-            padded = torch.ones(tensor.shape, dtype=torch.bool, device=self.plan.communicator.device)
-            padded[tuple(slice(0, length) for length in tensor.held_shape)] = False
-            found.append(padded.flatten()[held.start : held.start + held.stretch.elements])
-        every = torch.cat(found)
-        return every if bool(every.any()) else None
+        return MessageExchange(
+            said, sums, elements, anchor, moments, number, padding_of(message, self._units)
+        )
 
     def _communicator(self, message: ExchangeMessage) -> Communicator:
         return self.plan.communicator.on(message.part).aside(SYNCHRONISING)
@@ -196,6 +192,19 @@ class Synchroniser:
         (moment,) = (one for one in self.optimizer.moments_at(unit, held.shard) if one.key == state)
         (memory,) = moment.memory
         return memory
+
+
+def padding_of(message: ExchangeMessage, units: Mapping[str, Unit]) -> torch.Tensor | None:
+    """Return true where a flat message has padding of a cut; None without any. ``units`` are by name."""
+    found = []
+    for held in message.held:
+        unit = units[held.unit]
+        tensor = next(t for t in unit.layout.tensors if t.name == held.tensor)
+        padded = torch.ones(tensor.shape, dtype=torch.bool, device=unit.device)
+        padded[tuple(slice(0, length) for length in tensor.held_shape)] = False
+        found.append(padded.flatten()[held.start : held.start + held.stretch.elements])
+    every = torch.cat(found)
+    return every if bool(every.any()) else None
 
 
 def _entry_of(action: Action) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from meshwright.cost.synchronisation.round_time import RoundTime
 from meshwright.program.program import Program
 from meshwright.runtime.emulation.emulation_result import EmulatedSteps, Emulation
-from meshwright.runtime.emulation.exchanges_of_islands import CODEC, UPDATE, WAIT
+from meshwright.runtime.emulation.islands_exchanges import CODEC, UPDATE, WAIT
 
 
 def emulated_steps(program: Program, played: RoundTime | None) -> EmulatedSteps:

@@ -14,16 +14,18 @@ from meshwright.cost.operators.program_passes import (
     slowest_message_seconds,
 )
 from meshwright.cost.pipeline_time.offload_copies import copy_seconds
+from meshwright.cost.synchronisation.exchanges_in_steps import step_codec_seconds
+from meshwright.cost.synchronisation.exchanges_of_islands import ProgramExchanges
 from meshwright.program.lowering.step_collectives import NORM_BYTES
 from meshwright.program.pass_items import Body, Collective, Overlap
 from meshwright.program.program import Program
-from meshwright.runtime.emulation.modelled_durations import ModelledTimes, PassTime
+from meshwright.runtime.emulation.modelled_durations import ExchangeTime, ModelledTimes, PassTime
 from meshwright.schedules.action import Kind
 from meshwright.simulate.simulator import exchange_occupancy, message_occupancy
 
 
 def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
-    """Every duration of a Program's step."""
+    """Return every duration of a Program's step and of its exchanges between islands."""
     forms = prices.local.forms
     return ModelledTimes(
         passes={key: _pass_time(key, parts, program) for key, parts in pass_parts(program, prices).items()},
@@ -44,8 +46,18 @@ def modelled_times(program: Program, prices: Prices) -> ModelledTimes:
             rank_perturbation_seconds(program, prices, rank) if program.stack.optimizer.forward_only else 0.0
             for rank in range(program.pipeline_ranks)
         ),
+        codec_s=step_codec_seconds(program, prices),
         overlap_slowdown=forms.constants["overlap_slowdown"],
+        between_islands=_between_islands(ProgramExchanges(program, prices)),
     )
+
+
+def _between_islands(exchanges: ProgramExchanges) -> dict[tuple[int, int], tuple[ExchangeTime, ...]]:
+    """Return the times of each fragment on each pipeline rank."""
+    return {
+        (entry, fragment): tuple(ExchangeTime(*times) for times in exchanges.rank_times(entry, fragment))
+        for entry, fragment in exchanges.messages
+    }
 
 
 def _pass_time(key: tuple[int, Kind], seconds: Parts, program: Program) -> PassTime:

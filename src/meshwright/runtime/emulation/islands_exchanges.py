@@ -1,8 +1,8 @@
 """Exchanges between islands on an emulated rank: times in place of tensors, on the groups of a run's exchanges.
 
 An exchange begins when the last island has encoded its values, and when the one before has ended: a stream of its own
-carries one at a time while later steps compute. A rank that ends an exchange waits for it, then takes the update's time.
-Islands meet nowhere else. Due steps and the order of entries are those of a run.
+carries one at a time while later steps compute. A rank that ends an exchange waits for it, then takes the time of the
+update. Islands meet nowhere else. Due steps and the order of entries are those of a run.
 """
 
 from collections import defaultdict, deque

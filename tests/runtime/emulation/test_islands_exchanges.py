@@ -20,7 +20,7 @@ from meshwright.runtime.comm.process_groups import message_pairs
 from meshwright.runtime.emulation.communicator import EmulatedCommunicator
 from meshwright.runtime.emulation.emulate import emulate
 from meshwright.runtime.emulation.emulation_result import EmulatedSteps
-from meshwright.runtime.emulation.exchanges_of_islands import (
+from meshwright.runtime.emulation.islands_exchanges import (
     CODEC,
     STREAM,
     UPDATE,
