@@ -29,7 +29,8 @@ class Case:
 
     ``solved`` are seconds in which the solver looks for lists within the schedule's memory, which replace its own.
     ``message`` replaces the seconds of a message by so many shortest passes, during which the sender goes on.
-    ``ranges``: of a plan with several layouts, the layout of each range of layers and what runs again.
+    ``ranges``: of a plan with several layouts, the layout of each range of layers and what runs again. ``synchronise``
+    are the entries of that key.
     """
 
     layout: dict[str, int]
@@ -49,6 +50,7 @@ class Case:
     message: float | None = None
     fault: str = ""
     ranges: Mapping[str, str] | None = None
+    synchronise: tuple[Mapping[str, object], ...] = ()
 
     @property
     def name(self) -> str:
@@ -68,11 +70,28 @@ class Case:
         parts += [f"on {self.cluster.stem.replace('_', ' ')}"] if self.cluster else []
         parts += [f"lists solved for {self.solved:g} s"] if self.solved else []
         parts += [f"message {self.message} of a pass"] if self.message else []
+        parts += map(entry_name, self.synchronise)
         return ", ".join(part for part in parts if part and part != "none")
 
     @property
     def _chunks(self) -> str:
         return f" ×{self.chunks}" if self.chunks > 1 else ""
+
+
+def entry_name(entry: Mapping[str, object]) -> str:
+    """Return an entry of ``synchronise`` in words: ``parameter every 20, fragments 5, delay 3``."""
+    words = [f"{entry['state']} every {entry['every']}"]
+    words += [
+        f"{key} {_short(entry[key])}" for key in ("fragments", "delay", "compress", "outer") if key in entry
+    ]
+    return " ".join(words)
+
+
+def _short(value: object) -> str:
+    """Return a value of an entry; of a mapping its values, or the name of a choice with numbers."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return " ".join(str(name) if isinstance(of, Mapping) else str(of) for name, of in value.items())
 
 
 UNEQUAL: Stages = (("embed", "0..5"), ("6..15",), ("16..25",), ("26..31", "head"))
@@ -278,6 +297,7 @@ def _resolved(case: Case, schedule: Mapping[str, object]) -> Resolved:
             "recompute": case.recompute,
         }
         | ({"gather": case.gather} if case.gather else {})
+        | ({"synchronise": case.synchronise} if case.synchronise else {})
     )
     nouns = load_nouns(short)
     assert nouns.model is not None
