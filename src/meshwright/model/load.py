@@ -11,6 +11,7 @@ of a Hugging Face ``config.json``; ``_source`` says where the sizes come from.
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 from itertools import islice
 from os.path import expanduser
@@ -41,11 +42,20 @@ def load_model(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> Mode
     InputError for an unknown name and for a file that is absent, unreadable or wrong, with all that is wrong with it.
     """
     name = str(name_or_path)
+    if name in zoo_names():
+        return _zoo_graph(name)
     data, title, source = _read(name, fetch)
-    config = _json_object(data, source)
     if source == ZOO + title:
-        source = str(config["_source"])
-    return build_graph(read_architecture(config, title, source))
+        return _zoo_graph(title)
+    return build_graph(read_architecture(_json_object(data, source), title, source))
+
+
+@cache
+def _zoo_graph(name: str) -> ModelGraph:
+    """Return the graph of a zoo model, built at its first use; questions ask for the same models again and again."""
+    data, _, source = _zoo_bytes(name)
+    config = _json_object(data, source)
+    return build_graph(read_architecture(config, name, str(config["_source"])))
 
 
 def load_config(name_or_path: str | Path, *, fetch: Fetch = fetch_config) -> dict[str, object]:
