@@ -199,7 +199,7 @@ class _Play:
             if bounds[order[at]] >= self.best.worth:
                 break
             rows = [row for row in order[at : at + AT_ONCE].tolist() if self._is_open(row, bounds)]
-            if any(row not in self.ahead for row in rows):
+            if self.work.affordable([row for row in rows if row not in self.ahead]):
                 self._evaluate_ahead(order[at:], bounds)
             self.some(rows)
             unplayed.update(row for row in rows if row not in self.seen)
