@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tiny_models import tiny_config
 
@@ -27,9 +28,17 @@ class SmallRun:
         return [json.loads(line) for line in text.splitlines()]
 
 
+def replicas(layout=MappingProxyType({}), **other_keys):
+    """Ranks of a layout that share the sequences of a step."""
+    return layout.get("dp_replicate", 1) * layout.get("dp_shard", 1)
+
+
 def small_run(folder, name="plan", ranks=1, family="llama", capacity=None, **keys):
-    """A plan of a tiny model on so many ranks, its experts of a ``capacity`` or none; ``keys`` are further ones of the
-    short form."""
+    """A plan of a tiny model on so many ranks, its experts of a ``capacity`` or none.
+
+    ``keys`` are further ones of the short form. Unless they have a pipeline, a replica takes two micro-batches a step:
+    gradients add up, and a step has few messages.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(tiny_config(family)), encoding="utf-8")
     plan = {
@@ -40,6 +49,7 @@ def small_run(folder, name="plan", ranks=1, family="llama", capacity=None, **key
         | ({"capacity": capacity} if capacity else {}),
         "stack": "meshwright",
         "layout": {},
+        "pipeline": {"micro_batch": max(1, SEQUENCES // replicas(**keys) // 2)},
         **keys,
     }
     path = folder / f"{name}.yaml"

@@ -23,12 +23,13 @@ STREAMING = parameters(every=4, fragments=2, delay=3, merge=0.5)
 
 
 def island_run(folder, *entries, **keys):
-    """Two islands, of two ranks each unless ``keys`` say otherwise."""
+    """Two islands, of two ranks each unless ``keys`` say otherwise; each takes its sequences at once."""
     return small_run(
         folder,
         ranks=keys.pop("ranks", 4),
         layout={"dp_replicate": 2, **keys.pop("layout", {"tp": 2})},
         synchronise=list(entries),
+        pipeline={"micro_batch": SEQUENCES // 2},
         **keys,
     )
 
@@ -59,12 +60,12 @@ def test_plans_without_islands_report_one_loss(tmp_path):
 
 def test_all_islands_stop_after_the_same_step_and_go_on(tmp_path):
     run = island_run(tmp_path, STREAMING)
-    whole = run.train("whole", 40)
+    whole = run.train("whole", 24)
     sender = signals_after(run, "run", 3)
-    stopped = run.train("run", 40)
+    stopped = run.train("run", 24)
     sender.join()
     assert stopped.outcome.stopped
-    rest = run.train("run", 40)
+    rest = run.train("run", 24)
     assert stopped.outcome.losses + rest.outcome.losses == whole.outcome.losses
 
 
