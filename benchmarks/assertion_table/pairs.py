@@ -119,8 +119,14 @@ def _changed(options: Mapping[str, Any], changes: str) -> dict[str, Any]:
         if key.startswith("no:"):
             changed.pop(key.removeprefix("no:"))
         else:
-            changed[key] = YAML(typ="safe").load(value) if equals else True
+            changed[key] = _read(value) if equals else True
     return changed
+
+
+@cache
+def _read(value: str) -> object:
+    """Return a YAML value; changes have the same few again and again."""
+    return YAML(typ="safe").load(value)
 
 
 def _words(key: str, value: Any) -> list[str]:

@@ -305,8 +305,8 @@ def plan_of(levels: dict[str, str]) -> Ranged:
 
 
 def pairs_of(levels: dict[str, str]) -> set:
-    """Return the pairs of levels that meet in a plan."""
-    return {frozenset(two) for two in combinations(levels.items(), 2)}
+    """Return the pairs of levels that meet in a plan; its factors have the order of ``FACTORS``."""
+    return set(combinations(levels.items(), 2))
 
 
 def every_pair() -> set:
@@ -315,7 +315,7 @@ def every_pair() -> set:
     for one, other in combinations(FACTORS, 2):
         for a, b in product(FACTORS[one], FACTORS[other]):
             if possible({one: a, other: b}):
-                found.add(frozenset(((one, a), (other, b))))
+                found.add(((one, a), (other, b)))
     return found
 
 
