@@ -98,17 +98,18 @@ def test_least_memory_is_the_least():
         assert usable * least >= total > usable * (least - 1)
 
 
-def test_batch_and_length_turn_the_answer_at_the_first_declared_factor_that_does():
-    for explained in every_case():
-        for one in (one for one in explained.turns if one.resource.name in WORK):
-            tries = {t.factor: t for t in changed_workloads(explained.subject, one.resource)}
-            way = [f for f in FACTORS if (f < 1) == (one.bracket.new < 1) and f in tries]
-            for factor in way[: way.index(one.bracket.new) + 1]:
-                own_s = tries[factor].own_s
-                found = searched(one.resource.scaled(factor))
-                least = float(found.step_s[found.ranking].min(initial=inf))
-                holds = own_s < inf and is_best(own_s, least)
-                assert (holds == explained.holds) == (factor != one.bracket.new)
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("explained", [explained_best, explained_plain, explained_too_large])
+def test_batch_and_length_turn_the_answer_at_the_first_declared_factor_that_does(explained):
+    for one in (one for one in explained().turns if one.resource.name in WORK):
+        tries = {t.factor: t for t in changed_workloads(explained().subject, one.resource)}
+        way = [f for f in FACTORS if (f < 1) == (one.bracket.new < 1) and f in tries]
+        for factor in way[: way.index(one.bracket.new) + 1]:
+            own_s = tries[factor].own_s
+            found = searched(one.resource.scaled(factor))
+            least = float(found.step_s[found.ranking].min(initial=inf))
+            holds = own_s < inf and is_best(own_s, least)
+            assert (holds == explained().holds) == (factor != one.bracket.new)
 
 
 def test_the_smallest_change_is_told():

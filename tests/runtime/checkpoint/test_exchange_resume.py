@@ -135,7 +135,7 @@ def resumed(trial, precision, path, done):
     return on_ranks(trial, precision, work)
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("done", [3, 5])
 @pytest.mark.parametrize("name", PLANS)
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, name, done):

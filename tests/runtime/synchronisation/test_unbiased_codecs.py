@@ -44,6 +44,7 @@ def _quantised_bound(name):
     return 6 * sqrt(2) * _step(name) / 2 * LARGEST / sqrt(DRAWS)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(("name", "bucket"), [("int8", 7), ("int4", None), ("e3m0", 7), ("tree8", None)])
 def test_stochastic_rounding_is_unbiased(name, bucket):
     deviation = _deviation({"quantise": name, "rounding": "stochastic", "bucket": bucket})

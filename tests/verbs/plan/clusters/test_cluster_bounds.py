@@ -80,6 +80,7 @@ def plans_of(bounds):
     }
 
 
+@pytest.mark.quick_cases(3)
 def test_they_are_those_of_each_cluster_by_itself(every):
     together = bound_clusters(asked(every))
     for question, found in zip(asked(every), together, strict=True):
@@ -89,7 +90,7 @@ def test_they_are_those_of_each_cluster_by_itself(every):
         assert plans_of(found) == plans_of(alone)
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_few_plans_are_remembered_and_the_best_is_found_anyhow(every):
     for question, few in zip(asked(every), bound_clusters(asked(every), kept=3), strict=True):
         (whole,) = bound_clusters([question], kept=None)
@@ -119,7 +120,7 @@ def rows(ranking):
     return [cluster_row(standing, Limits()) for standing in standings]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_standings_are_those_of_clusters_that_are_bounded_one_by_one(every, monkeypatch):
     together = rows(rank_clusters(fresh(every), AIM, Limits()))
 
@@ -131,6 +132,7 @@ def test_standings_are_those_of_clusters_that_are_bounded_one_by_one(every, monk
     assert together == alone
 
 
+@pytest.mark.quick_cases(1)
 def test_progress_goes_up_to_the_end(every):
     parts = []
     bound_clusters(asked(every), parts.append)

@@ -38,6 +38,7 @@ def ranged(name):
     return search_ranges(scope, nouns, setting)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_plans_by_ranges_fit_and_equal_their_simulation(name):
     found, (_, setting, _) = ranged(name), asked(name)
