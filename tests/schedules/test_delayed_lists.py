@@ -49,7 +49,7 @@ def test_three_schedules_have_the_knob():
     assert LIMITED == ["1f1b", "interleaved-1f1b", "looped-bfs"]
 
 
-@pytest.mark.quick_cases(20)
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize(("name", "p", "v", "m", "unit"), CASES)
 def test_every_limit_holds_and_a_higher_one_is_no_slower(name, p, v, m, unit):
     usual = ScheduleChoice(name, unit=unit)
@@ -62,8 +62,9 @@ def test_every_limit_holds_and_a_higher_one_is_no_slower(name, p, v, m, unit):
         assert check_lists(lists) == []
         assert all(here <= min(limit, there) for here, there in zip(held(lists), most, strict=True))
         assert (lists == without) == (limit >= most[0])
-        assert makespan(lists, p, v) <= before
-        before = makespan(lists, p, v)
+        length = makespan(lists, p, v)
+        assert length <= before
+        before = length
 
 
 @settings(max_examples=40, deadline=None)

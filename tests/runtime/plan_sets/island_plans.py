@@ -143,7 +143,5 @@ QUICK = (
     ("des-loc", "replicas"),
     ("local", TWO),
     ("intellect-1", "ep"),
-    ("low rank", "tp"),
-    ("sequential sparse", "pp"),
     ("qsr", "replicas"),
 )
