@@ -50,6 +50,7 @@ def test_a_good_plan_is_ok_and_laid_beside_the_best():
     assert data["best_step_time_s"] == min(found.fastest.report.step_time_s, found.report.step_time_s)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(("micro_batch", "fits"), [(1, True), (8, False)])
 def test_a_plan_of_two_layouts_is_laid_beside_the_best_of_one(micro_batch, fits):
     text = TWO_LAYOUTS.replace("micro_batch: 1", f"micro_batch: {micro_batch}")
