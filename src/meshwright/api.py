@@ -59,11 +59,16 @@ if TYPE_CHECKING:
     from meshwright.verbs.verify import ComparedModels, Verified
 
 
-def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> dict[str, Any]:
-    """Return the resolved model, cluster, stack or plan, with every default. ``long``: a plan's long form."""
+def describe(
+    name: str, *, long: bool = False, seq_len: int = 4096, plans: Iterable[str | Path] = ()
+) -> dict[str, Any]:
+    """Return the resolved model, cluster, stack or plan, with every default, or what a checkpoint holds.
+
+    ``long``: a plan's long form. ``plans``: whether these can go on from a checkpoint.
+    """
     from meshwright.verbs.describe import describe_anything
 
-    return describe_anything(name, long=long, seq_len=seq_len)
+    return describe_anything(name, long=long, seq_len=seq_len, plans=tuple(plans))
 
 
 def plan(
@@ -286,6 +291,20 @@ def check(path: str | Path, wanted: "ImportRequest", constants: "Given | None" =
 
     with _named(path):
         return check_text(read_file(path, "file", "check the path"), str(path), wanted, constants)
+
+
+def is_checkpoint(path: str | Path) -> bool:
+    """Return whether a path is the folder of a checkpoint."""
+    from meshwright.verbs.describe_checkpoint import is_checkpoint
+
+    return is_checkpoint(path)
+
+
+def check_checkpoint(path: str | Path, plans: Iterable[str | Path] = ()) -> dict[str, Any]:
+    """Read a checkpoint against its digests, and say which of ``plans`` can go on from it."""
+    from meshwright.verbs.describe_checkpoint import describe_checkpoint
+
+    return describe_checkpoint(Path(path), plans, check=True)
 
 
 def measure(

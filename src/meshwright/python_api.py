@@ -110,9 +110,14 @@ def plan(
         return planned(given, progress)
 
 
-def describe(name: str, *, long: bool = False, seq_len: int = 4096) -> Answer:
-    """Return a model, cluster, stack or plan with every default."""
-    return Answer(api.describe(name, long=long, seq_len=seq_len), render_description)
+def describe(name: str, *, long: bool = False, seq_len: int = 4096, plan: Iterable[PathLike] = ()) -> Answer:
+    """Return a model, cluster, stack or plan with every default, or a checkpoint and whether each ``plan`` loads it."""
+    return Answer(api.describe(name, long=long, seq_len=seq_len, plans=_paths(plan)), render_description)
+
+
+def _paths(given: PathLike | Iterable[PathLike]) -> tuple[PathLike, ...]:
+    """Return paths of an option that can be given several times; one by itself is one path."""
+    return (given,) if isinstance(given, str | Path) else tuple(given)
 
 
 def models(search: str | None = None) -> Answer:
@@ -309,8 +314,16 @@ def check(
     from_: str | None = None,
     variable: Iterable[str] = (),
     constants: Constants | None = None,
+    plan: Iterable[PathLike] = (),
 ) -> Answer:
-    """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections."""
+    """Check a plan or another framework's file: errors, memory, distance from the best plan, corrections.
+
+    Of a checkpoint: its digests, and whether each ``plan`` can go on from it.
+    """
+    if api.is_checkpoint(file):
+        data = api.check_checkpoint(file, _paths(plan))
+        sound = not data["problems"] and all(one["loads"] for one in data["plans"])
+        return Answer(data, render_description, sound)
     request = import_request(model, on, seq_len, global_batch, stack, from_, several(variable))
     found = api.check(file, request, constants)
     return Answer(found.to_json(), render_check, found.ok)

@@ -1,4 +1,4 @@
-"""``meshwright check``: list the problems of a plan or another framework's file."""
+"""``meshwright check``: list the problems of a plan, another framework's file or a checkpoint."""
 
 from meshwright.cli.options.framework_file_options import (
     GlobalBatch,
@@ -10,7 +10,7 @@ from meshwright.cli.options.framework_file_options import (
     StackName,
     Variables,
 )
-from meshwright.cli.options.shared_options import AsJson, Constants, Debug
+from meshwright.cli.options.shared_options import AsJson, Constants, Debug, OfCheckpoint
 from meshwright.cli.terminal.output import errors_as_messages, print_answer
 
 
@@ -24,12 +24,13 @@ def check(
     source: Source = None,
     variable: Variables = None,
     constants: Constants = None,
+    plan: OfCheckpoint = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """List what is illegal or does not fit, the distance from the best plan, and the smallest fix.
 
-    Exits with 1 where there is an error or it does not fit.
+    Of a checkpoint: check its digests. Exits with 1 where there is an error or it does not fit.
     """
     with errors_as_messages(as_json, debug):
         from meshwright import python_api
@@ -44,5 +45,6 @@ def check(
             from_=source,
             variable=variable or (),
             constants=constants,
+            plan=plan or (),
         )
         print_answer(answer, as_json)

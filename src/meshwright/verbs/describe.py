@@ -1,6 +1,6 @@
-"""Describe a noun by name or file: a plan, a model, a cluster or a stack."""
+"""Describe a noun by name or file: a plan, a model, a cluster, a stack or a checkpoint."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from meshwright.program.layout_description import describe_parts, describe_resha
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.stack.load import load_stack, stack_names
 from meshwright.stack.stack import CHANGED_BY_PLANS, Stack, file_fields, file_rows
+from meshwright.verbs.describe_checkpoint import describe_checkpoint, is_checkpoint
 from meshwright.workload.workload import MAX_SEQ_LEN
 
 MISSPELLED = 0.7
@@ -38,8 +39,18 @@ SERVING_KEYS = frozenset(ServingFile.model_fields) - {"pools"}
 YAML = (".yaml", ".yml")
 
 
-def describe_anything(name: str, *, long: bool, seq_len: int) -> dict[str, Any]:
-    """Describe what ``name`` means. Raises InputError when it means nothing, with near names of all kinds."""
+def describe_anything(
+    name: str, *, long: bool, seq_len: int, plans: Sequence[str | Path] = ()
+) -> dict[str, Any]:
+    """Describe what ``name`` means. Raises InputError when it means nothing, with near names of all kinds.
+
+    ``plans`` are asked whether they can go on from a checkpoint.
+    """
+    if is_checkpoint(name):
+        return describe_checkpoint(Path(name), plans)
+    if plans:
+        rule = f"plans are compared with a checkpoint, and {name} is none"
+        raise InputError(Problem("plan", str(plans[0]), rule, "run/checkpoints/step-00000120 for the name"))
     if not 1 <= seq_len <= MAX_SEQ_LEN:
         rule = f"must be a whole number from 1 to {MAX_SEQ_LEN}"
         raise InputError(Problem("seq_len", seq_len, rule, "e.g. 4096"))

@@ -9,7 +9,6 @@ import torch.distributed as dist
 from island_plans import CUTS, TWO, gradients, parameters
 from safetensors import safe_open
 
-from meshwright.errors import InputError
 from meshwright.model.named_tensors import named_parameters
 from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
@@ -19,7 +18,7 @@ from meshwright.runtime.checkpoint import export_weights, restore_checkpoint, sa
 from meshwright.runtime.checkpoint.exchange_states import ANCHOR
 from meshwright.runtime.checkpoint.manifest import read_manifest
 from meshwright.runtime.checkpoint.shard_files import PARAMETER, stretches
-from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
+from meshwright.runtime.checkpoint.whole_parameters import whole_parameters, whole_states
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.state.anchor_parameters import anchored_model
@@ -200,10 +199,65 @@ def test_whole_parameters_and_exports_are_those_of_the_anchor(tmp_path, name):
     assert all(torch.equal(whole[key], exported[key].double()) for key in whole)
 
 
-def test_a_checkpoint_of_other_entries_is_refused(tmp_path):
-    precision, trial = trial_of("streaming")
-    path = saved_at(trial, precision, tmp_path, 3)[0][0]
-    entry = Synchronisation.model_validate({**STREAMING, "every": 8})
-    other = replace(CUTS["zero1"], synchronise=(entry,), steps=STEPS).trial()
-    with pytest.raises(InputError, match="synchronise"):
-        resumed(other, precision, path, 3)
+def test_another_plan_begins_at_the_anchor(tmp_path):
+    precision, path = "fp32", saved_at(alike("zero1", STREAMING), "fp32", tmp_path / "first", 5)[0][0]
+    manifest = read_manifest(path)
+    before = whole_states(path, manifest, (PARAMETER, ANCHOR, *MOMENTS_OF_ADAM, *OUTER))
+    anchors = {name: whole for (state, name), whole in before.items() if state == ANCHOR}
+    assert anchors.keys() == whole_parameters(path, manifest).keys()
+    for name, (cut, entries, same) in OTHERS.items():
+        end = goes_on_at_once(alike(cut, *entries), precision, path, tmp_path / name)
+        after = whole_states(end, read_manifest(end), (PARAMETER, ANCHOR, *MOMENTS_OF_ADAM, *OUTER))
+        for tensor, whole in anchors.items():
+            assert torch.equal(after[PARAMETER, tensor], whole)
+            assert torch.equal(after.get((ANCHOR, tensor), whole), whole)
+            assert all(torch.equal(after[of, tensor], before[of, tensor]) for of in MOMENTS_OF_ADAM)
+            assert all(torch.equal(after[of, tensor], before[of, tensor]) for of in OUTER if same)
+            assert all(not after[of, tensor].any() for of in OUTER if entries and not same)
+
+
+OUTER = ("synchronise.0.parameter.outer_first",)
+MOMENTS_OF_ADAM = ("first_moment", "second_moment")
+OTHERS = {
+    "without entries": ("replicas", (), False),
+    "other entries": ("zero1", ({**STREAMING, "every": 8},), False),
+    "another cut": ("tp", (STREAMING,), True),
+    "a pipeline": ("pp", (STREAMING,), True),
+}
+"""Plans to go on under: how they are cut, their entries, and whether those are the same."""
+
+
+def alike(cut, *entries):
+    """A case of the same model and batch in any cut."""
+    read, of = tuple(map(Synchronisation.model_validate, entries)), CUTS[cut]
+    return replace(of, synchronise=read, steps=STEPS, layers=4, micro_batches=4 // of.dp_shard).trial()
+
+
+def goes_on_at_once(trial, precision, path, folder):
+    """A checkpoint of what a plan reads from one of another plan."""
+
+    def work(rank, take):
+        restore_checkpoint(path, rank)
+        return save_checkpoint(folder, rank, {})
+
+    return on_ranks(trial, precision, work)[0]
+
+
+def test_islands_go_on_from_a_plan_without_entries(tmp_path):
+    precision, trial = "fp32", alike("zero1", STREAMING)
+    path = saved_at(alike("replicas"), precision, tmp_path / "first", 3)[0][0]
+
+    def work(rank, take):
+        restore_checkpoint(path, rank)
+        return save_checkpoint(tmp_path / "at once", rank, {}), take(range(3, STEPS))
+
+    end = on_ranks(trial, precision, work)[0][0]
+    wanted = whole_parameters(path, read_manifest(path))
+    assert same(whole_parameters(end, read_manifest(end)), wanted)
+    parameters = whole_states(end, read_manifest(end), (PARAMETER,))
+    assert same({name: whole for (_, name), whole in parameters.items()}, wanted)
+
+
+def same(found, expected):
+    """True if whole tensors are equal, to the bit."""
+    return found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)

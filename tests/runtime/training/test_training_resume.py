@@ -140,7 +140,7 @@ def test_data_that_were_forgotten_are_one_problem_that_names_them(tmp_path):
     assert "changed since" in problem.rule
 
 
-def test_another_plan_or_precision_is_refused_before_any_rank_starts(tmp_path, monkeypatch):
+def test_another_precision_or_batch_is_refused_before_any_rank_starts(tmp_path, monkeypatch):
     run = small_run(tmp_path, ranks=2, layout={"tp": 2})
     run.train("run", 1)
     monkeypatch.setattr(
@@ -149,8 +149,20 @@ def test_another_plan_or_precision_is_refused_before_any_rank_starts(tmp_path, m
     )
     (problem,) = told(run, "run", 2, "fp32")
     assert (problem.field, problem.suggestion) == ("run.precision", "--precision fp64")
-    fields = {found.field for found in told(small_run(tmp_path, ranks=2, layout={"pp": 2}), "run", 2)}
-    assert {"plan.tp", "plan.pp", "plan"} <= fields
+
+
+def test_a_run_goes_on_under_another_plan_and_keeps_the_former_one(tmp_path):
+    run, folder = small_run(tmp_path, ranks=2, layout={"tp": 2}), tmp_path / "run"
+    run.train("run", 1)
+    former = (folder / "plan.yaml").read_text(encoding="utf-8")
+    other = small_run(tmp_path, ranks=2, layout={"pp": 2})
+    said = other.train("run", 2).remarks[-1]
+    assert "tp 1 in place of 2" in said
+    assert "pp 2 in place of 1" in said
+    assert (folder / "plan-1.yaml").read_text(encoding="utf-8") == former
+    assert "pp: 2" in (folder / "plan.yaml").read_text(encoding="utf-8")
+    other.train("run", 3)
+    assert sorted(path.name for path in folder.glob("plan*")) == ["plan-1.yaml", "plan.yaml"]
 
 
 def test_what_has_no_effect_on_a_run_that_goes_on_is_told(tmp_path):

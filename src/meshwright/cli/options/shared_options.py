@@ -23,3 +23,9 @@ Calibration = Annotated[
     ),
 ]
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file (YAML).")]
+OfCheckpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plan", metavar="PLAN", help="A plan that may go on from the checkpoint; can be repeated."
+    ),
+]

@@ -1,7 +1,7 @@
 """Record a checkpoint's plan and model, and list where another run differs. Pure.
 
-The Program's signature decides whether a checkpoint fits; the recorded facts explain a mismatch in the words of plan
-files. Long values (per-layer numbers of a model, a schedule's action lists) are stored as digests.
+Model, workload and precision must be those of the checkpoint. Everything else of a plan may change, and is listed in
+the words of plan files. Long values (per-layer numbers of a model, a schedule's action lists) are stored as digests.
 """
 
 import json
@@ -12,7 +12,7 @@ from itertools import groupby
 
 from meshwright.errors import Problem
 from meshwright.model.graph import ModelGraph
-from meshwright.program.program import Program
+from meshwright.program.program import Program, sequences_of_step
 from meshwright.runtime.checkpoint.manifest import Manifest
 from meshwright.schedules.action import format_actions
 from meshwright.workload.optimizer_choice import DEFAULT_OPTIMIZER
@@ -24,7 +24,12 @@ MOST_CHARACTERS = 60
 NAMES = ("name", "source", "assumed", "left_out")
 """Fields of an architecture that do not change the computation."""
 OF_THAT_RUN = "plan.yaml in the folder of that run has it"
-RESHARDING = "a checkpoint is read under the plan that wrote it: resharding is not supported yet"
+OF_WORKLOAD = ("seq_len", "documents", "global_batch", "optimizer")
+"""The facts of a plan that must not change within a run."""
+STORED_STATES = {"master": "master copy", "first_moment": "first moment", "second_moment": "second moment"}
+"""The states of a checkpoint, by their keys of ``dtypes``."""
+WIDTHS = {"fp32": 4, "none": 2, "bf16": 2, "fp16": 2, "fp8": 1}
+"""Bytes of the types that states may have; ``none``: no master copy, so parameters have the type of the passes."""
 
 
 def plan_facts(program: Program) -> dict[str, object]:
@@ -43,6 +48,7 @@ def plan_facts(program: Program) -> dict[str, object]:
         "state_share": shape.state_share,
         "micro_batches": program.micro_batches,
         "seq_len": int(shape.seq_len),
+        "global_batch": sequences_of_step(program),
         "documents": "together" if shape.documents is None else "apart",
         "expert_orders": part.expert_orders,
         "capacity": str(shape.capacity),
@@ -88,21 +94,60 @@ def stored_signature(program: Program) -> str:
 def incompatibilities(
     manifest: Manifest, program: Program, model: ModelGraph, precision: str
 ) -> Iterator[Problem]:
-    """Yield a problem for each difference between the checkpoint and this plan, model and precision."""
-    own = stored_signature(program)
-    if manifest.signature != own:
-        stored = {"optimizer": DEFAULT_OPTIMIZER} | dict(manifest.plan)
-        apart = [*differences("plan", stored, plan_facts(program), OF_THAT_RUN)]
-        yield from apart
-        if apart:
-            yield Problem("plan", "another one", RESHARDING, OF_THAT_RUN)
-        else:
-            rule = f"in the checkpoint; this run's Program is {own}: {RESHARDING}"
-            yield Problem("signature", manifest.signature, rule, OF_THAT_RUN)
+    """Yield a problem for each difference of model, workload or precision, which make another run."""
+    there, here = _plans(manifest, program)
+    of_workload = {name: there[name] for name in OF_WORKLOAD if name in there}
+    yield from differences("workload", of_workload, here, OF_THAT_RUN)
     yield from differences("model", manifest.model, model_facts(model), "the model of that run")
-    yield from differences("run", {"ranks": manifest.ranks}, {"ranks": program.parts.ranks}, OF_THAT_RUN)
     suggestion = f"--precision {manifest.precision}"
     yield from differences("run", {"precision": manifest.precision}, {"precision": precision}, suggestion)
+
+
+def plan_changes(manifest: Manifest, program: Program) -> list[str]:
+    """Return what a plan changes, as sentences; nothing under the plan that wrote the checkpoint."""
+    if manifest.signature == stored_signature(program):
+        return []
+    there, here = _plans(manifest, program)
+    changed = [name for name in there if name in here and there[name] != here[name]]
+    texts = [
+        f"another {name}"
+        if name == "schedule" or _is_long(there[name], here[name])
+        else f"{name} {here[name]} in place of {there[name]}"
+        for name in changed
+    ]
+    return [
+        f"The plan is another one: {', '.join(texts) or 'the order of its passes'}.",
+        *_rounded(there.get("dtypes"), program.changed_types, manifest.precision),
+        *_begun_anew(there.get("synchronise"), here["synchronise"]),
+    ]
+
+
+def _rounded(before: object, now: Mapping[str, str], precision: str) -> Iterator[str]:
+    """Yield a sentence for each state that is stored in a narrower type than before."""
+    if precision == "fp64":
+        return
+    types = before if isinstance(before, dict) else {}
+    for state, name in STORED_STATES.items():
+        wide, narrow = str(types.get(state, "fp32")), now.get(state, "fp32")
+        if WIDTHS[narrow] < WIDTHS[wide]:
+            yield f"Its {name} is rounded once, from {wide} to {narrow}."
+
+
+def _begun_anew(before: object, now: object) -> Iterator[str]:
+    """Yield a sentence on what of exchanges between replicas is not taken over."""
+    if before:
+        left = "residuals, factors and results on their way are dropped"
+        moments = "" if before == now else ", and so are states of outer optimizers"
+        yield f"Parameters are those of the replicas' anchor, if they had one: {left}{moments}."
+
+
+def _plans(manifest: Manifest, program: Program) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """Return the facts of the checkpoint's plan and of a run's."""
+    return {"optimizer": DEFAULT_OPTIMIZER} | dict(manifest.plan), plan_facts(program)
+
+
+def _is_long(*values: object) -> bool:
+    return max(len(json.dumps(value)) for value in values) > MOST_CHARACTERS
 
 
 def differences(
@@ -116,7 +161,7 @@ def differences(
         here, there = stored[name], own[name]
         if here == there:
             continue
-        if max(len(json.dumps(value)) for value in (here, there)) > MOST_CHARACTERS:
+        if _is_long(here, there):
             yield Problem(f"{what}.{name}", "...", "is another one in the checkpoint", suggestion)
         else:
             yield Problem(f"{what}.{name}", here, f"in the checkpoint; this run has {there!r}", suggestion)

@@ -29,6 +29,8 @@ from meshwright.runtime.synchronisation.message_exchange import MessageExchange
 from meshwright.runtime.synchronisation.unit_codecs import UnitCodecs
 
 ANCHOR, ENTRY, GRADIENT = "anchor", "synchronise", "gradient"
+STEPS = "steps"
+"""The name of the numbers of steps of outer optimizers."""
 FACTOR = "factor"
 """The codec state that all ranks of an exchange have alike."""
 
@@ -66,7 +68,7 @@ class _MessageStates:
         """Yield them all."""
         exchange = self.exchange
         anchored = self.own if exchange.fresh else self.first
-        yield _numbers(f"{self.name}.{self.kind}", "steps", exchange.number, self.rank.place.rank)
+        yield _numbers(f"{self.name}.{self.kind}", STEPS, exchange.number, self.rank.place.rank)
         if exchange.anchor is not None:
             name = ANCHOR if self.exported else f"{self.name}.{ANCHOR}"
             yield from self._flat(name, exchange.anchor, anchored)

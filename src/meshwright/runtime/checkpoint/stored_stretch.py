@@ -11,7 +11,7 @@ from meshwright.program.rank_units.unit_layout import Tensor
 class Stretch:
     """A stored part of a tensor. ``memory`` is this rank's own, in one part or, where some of it is on the host, two.
 
-    ``owner`` is the rank whose file holds it.
+    ``owner`` is the rank whose file holds it. ``scale`` is the memory of what its values were divided by.
     """
 
     state: str
@@ -19,6 +19,7 @@ class Stretch:
     start: int
     owner: int
     memory: tuple[torch.Tensor, ...]
+    scale: torch.Tensor | None = None
 
     @property
     def length(self) -> int:

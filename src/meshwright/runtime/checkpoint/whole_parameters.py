@@ -1,18 +1,23 @@
-"""Put the parameters of a checkpoint together from its shard files, without the plan that wrote them."""
+"""Put the states of a checkpoint together from its files, without the plan that wrote them."""
 
-import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection
+from math import prod
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from meshwright.errors import InputError
-from meshwright.program.rank_units.unit_layout import Cut
+from meshwright.runtime.checkpoint.chunked_file import ChunkedFile, file_problems
+from meshwright.runtime.checkpoint.copy_elements import Copy, read_copies
+from meshwright.runtime.checkpoint.element_runs import Region, overlap, runs_of
 from meshwright.runtime.checkpoint.exchange_states import ANCHOR
-from meshwright.runtime.checkpoint.manifest import Manifest, damage, file_problems
-from meshwright.runtime.checkpoint.shard_files import METADATA, PARAMETER
-from meshwright.runtime.state.shard_pieces import Piece, whole_tensors
+from meshwright.runtime.checkpoint.manifest import Manifest, damage
+from meshwright.runtime.checkpoint.shard_files import PARAMETER
+from meshwright.runtime.checkpoint.stored_index import StoredStretch, stored_stretches
+
+States = dict[tuple[str, str], torch.Tensor]
+"""Whole tensors by state and name."""
 
 
 def whole_parameters(path: Path, manifest: Manifest) -> dict[str, torch.Tensor]:
@@ -20,43 +25,39 @@ def whole_parameters(path: Path, manifest: Manifest) -> dict[str, torch.Tensor]:
 
     Where islands of replicas differ, an anchor stands for the model (``exchange_states.py``).
     """
+    found = whole_states(path, manifest, (PARAMETER, ANCHOR))
+    anchors = {name for state, name in found if state == ANCHOR}
+    return {name: whole for (state, name), whole in found.items() if (state == ANCHOR) == (name in anchors)}
+
+
+def whole_states(path: Path, manifest: Manifest, wanted: Collection[str]) -> States:
+    """Return all tensors of the wanted states. Raises InputError for damaged files and missing elements."""
     problems = list(file_problems(path, manifest.files))
     if problems:
         raise InputError(problems)
-    files = sorted(manifest.files)
-    anchors = list(_pieces(path, files, ANCHOR))
-    anchored = {piece.name for piece in anchors}
-    others = (piece for piece in _pieces(path, files, PARAMETER) if piece.name not in anchored)
-    return whole_tensors((*anchors, *others))
-
-
-def _pieces(path: Path, files: Iterable[str], wanted: str) -> Iterator[Piece]:
-    """Yield the pieces of a state, each from the first file that has it."""
+    wholes: States = {}
+    there: dict[tuple[str, str], int] = defaultdict(int)
     seen: set[str] = set()
-    for file in files:
-        try:
-            with safe_open(path / file, framework="pt") as handle:
-                shapes = json.loads(handle.metadata()[METADATA])
-                for key in handle.keys():  # noqa: SIM118  (a handle is no mapping)
-                    state, name, cut, stretch = key.split("/")
-                    if state == wanted and key not in seen:
-                        seen.add(key)
-                        shape, place = shapes[f"{name}/{cut}"], int(stretch.split("-")[0])
-                        whole, local = tuple(shape["whole_shape"]), tuple(shape["shape"])
-                        yield Piece(name, whole, local, _cuts(cut), place, handle.get_tensor(key))
-        except (OSError, SafetensorError, ValueError, KeyError) as error:
-            raise InputError(damage(path, file, f"cannot be read: {error}")) from None
+    for name in sorted(manifest.files):
+        with ChunkedFile(path, name, manifest.files[name]) as file:
+            for stored in stored_stretches(file):
+                if stored.state in wanted and stored.name not in seen:
+                    seen.add(stored.name)
+                    there[stored.state, stored.tensor] += _add(file, stored, wholes)
+    for (state, tensor), elements in there.items():
+        needed = wholes[state, tensor].numel()
+        if elements < needed:
+            rule = f"holds {elements} of the {needed} elements of {state}/{tensor}"
+            problems.append(damage(path, "", rule))
+    if problems:
+        raise InputError(problems)
+    return wholes
 
 
-def _cuts(text: str) -> tuple[Cut, ...]:
-    """Parse ``whole``, or the dims and ranges of a part: ``0:4-8,1:0-32``, ``0:9+2+5``."""
-    found = []
-    for part in () if text == "whole" else text.split(","):
-        dim, places = part.split(":")
-        if "-" in places:
-            start, stop = map(int, places.split("-"))
-            found.append(Cut(int(dim), start, stop))
-        else:
-            rows = tuple(map(int, places.split("+")))
-            found.append(Cut(int(dim), 0, len(rows), rows))
-    return tuple(found)
+def _add(file: ChunkedFile, stored: StoredStretch, wholes: States) -> int:
+    """Copy a stretch into its whole tensor and return its elements, padding not counted."""
+    shape = stored.region.whole_shape
+    whole = wholes.setdefault((stored.state, stored.tensor), torch.zeros(shape, dtype=stored.dtype))
+    shared = overlap(runs_of(Region(shape, shape, (), 0, prod(shape))), runs_of(stored.region))
+    read_copies(file, stored, [Copy(whole.view(-1), shared)])
+    return shared.elements

@@ -135,6 +135,20 @@ class Stored(Blank):
         return load(self._folder, self._model, {name: ()})[name]
 
 
+def keep_former_plan(output: Path, plan: str, lists: str, step: int) -> None:
+    """Keep the plan of a run's first ``step`` steps, if it goes on under another one, as ``plan-STEP.yaml``."""
+    path, schedule = output / PLAN, output / LISTS
+    if not step or not path.exists():
+        return
+    former, named = path.read_text(encoding="utf-8"), schedule.with_stem(f"{schedule.stem}-{step}")
+    written = schedule.read_text(encoding="utf-8") if schedule.exists() and LISTS in former else ""
+    if (former, written) == (plan, lists):
+        return
+    if written:
+        schedule.replace(named)
+    path.with_stem(f"{path.stem}-{step}").write_text(former.replace(LISTS, named.name), encoding="utf-8")
+
+
 @contextmanager
 def _outputs(
     place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
@@ -147,6 +161,7 @@ def _outputs(
         return
     output = training.options.output
     with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
+        keep_former_plan(output, training.plan, training.lists, first)
         (output / PLAN).write_text(training.plan, encoding="utf-8")
         if training.lists:
             (output / LISTS).write_text(training.lists, encoding="utf-8")

@@ -70,7 +70,7 @@ def _initial_remark(grant: CheckedRun, request: RunRequest) -> Iterator[str]:
 
 def _goes_on(training: "Training", data: "TrainingData") -> str:
     """Return a sentence on a run that resumes. Raise InputError where it may not."""
-    from meshwright.runtime.checkpoint.compatibility import incompatibilities
+    from meshwright.runtime.checkpoint.compatibility import incompatibilities, plan_changes
     from meshwright.runtime.checkpoint.manifest import read_manifest
     from meshwright.runtime.training.resume import changed_options
 
@@ -81,6 +81,7 @@ def _goes_on(training: "Training", data: "TrainingData") -> str:
     if problems:
         raise InputError(problems)
     text = f"Goes on from {training.resume}" + (f" with {', '.join(changed)}." if changed else ".")
+    text = " ".join([text, *plan_changes(manifest, job.program)])
     if manifest.step >= training.options.steps:
         text += f" It has taken {manifest.step} steps already: with --steps {training.options.steps}, none is left."
     return text
