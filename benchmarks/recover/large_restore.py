@@ -25,7 +25,7 @@ from meshwright.program.rank_units.rank_units import RankUnits
 from meshwright.runtime.checkpoint import chunked_file
 from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts, stored_signature
 from meshwright.runtime.checkpoint.manifest import CHUNK_BYTES, Manifest, StoredFile
-from meshwright.runtime.checkpoint.read_stretches import found_stretches, read_stretches
+from meshwright.runtime.checkpoint.read_shards import found_stretches, read_stretches
 from meshwright.runtime.checkpoint.shard_files import rank_file
 from meshwright.runtime.checkpoint.stored_index import METADATA
 from meshwright.runtime.checkpoint.stored_stretch import Stretch

@@ -293,20 +293,6 @@ def check(path: str | Path, wanted: "ImportRequest", constants: "Given | None" =
         return check_text(read_file(path, "file", "check the path"), str(path), wanted, constants)
 
 
-def is_checkpoint(path: str | Path) -> bool:
-    """Return whether a path is the folder of a checkpoint."""
-    from meshwright.verbs.describe_checkpoint import is_checkpoint
-
-    return is_checkpoint(path)
-
-
-def check_checkpoint(path: str | Path, plans: Iterable[str | Path] = ()) -> dict[str, Any]:
-    """Read a checkpoint against its digests, and say which of ``plans`` can go on from it."""
-    from meshwright.verbs.describe_checkpoint import describe_checkpoint
-
-    return describe_checkpoint(Path(path), plans, check=True)
-
-
 def measure(
     budget_s: float = 300.0,
     *,

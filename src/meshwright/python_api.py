@@ -11,11 +11,9 @@ from typing import Any, Literal
 
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
-from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer as Answer
 from meshwright.cli.terminal.calibration_answer import calibrated
-from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
@@ -30,17 +28,18 @@ from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.plan_answers.serving_tables import render_any_explanation, render_serving_report
-from meshwright.present.runs.converted_checkpoint import render_converted
-from meshwright.present.runs.ingested_logs import render_ingest
-from meshwright.present.runs.measured_machine import render_measured
-from meshwright.present.runs.probe_jobs import render_probes
-from meshwright.present.runs.training_run import render_trained
-from meshwright.present.runs.verification import render_compared, render_verified
+from meshwright.python_paths import PathLike, check_all, paths_of, text_of
+from meshwright.python_runs import convert as convert
+from meshwright.python_runs import ingest as ingest
+from meshwright.python_runs import measure as measure
+from meshwright.python_runs import probe as probe
+from meshwright.python_runs import run as run
+from meshwright.python_runs import verify as verify
 from meshwright.result import ServingReport
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
+from meshwright.verbs.describe_checkpoint import describe_checkpoint, is_checkpoint
 from meshwright.verbs.load_plan import refuse_training_options
 
-PathLike = str | Path
 Constants = PathLike | Mapping[str, float]
 UNWRITTEN = "(not written)"
 
@@ -112,12 +111,7 @@ def plan(
 
 def describe(name: str, *, long: bool = False, seq_len: int = 4096, plan: Iterable[PathLike] = ()) -> Answer:
     """Return a model, cluster, stack or plan with every default, or a checkpoint and whether each ``plan`` loads it."""
-    return Answer(api.describe(name, long=long, seq_len=seq_len, plans=_paths(plan)), render_description)
-
-
-def _paths(given: PathLike | Iterable[PathLike]) -> tuple[PathLike, ...]:
-    """Return paths of an option that can be given several times; one by itself is one path."""
-    return (given,) if isinstance(given, str | Path) else tuple(given)
+    return Answer(api.describe(name, long=long, seq_len=seq_len, plans=paths_of(plan)), render_description)
 
 
 def models(search: str | None = None) -> Answer:
@@ -165,7 +159,7 @@ def predict(
         "lr_floor": lr_floor,
     }
     settings = several(set)
-    _check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
+    check_all({"trace": trace, "stage-times": stage_times, "csv": csv})
     changed: dict[str, Any] = {"settings": settings, "constants": constants}
     report = api.predict(
         plan,
@@ -187,7 +181,7 @@ def predict(
         write_whole(Path(csv), api.lists(plan, **changed))
     return Answer(
         report.to_json(),
-        lambda data: render_report(data, _text(trace), _text(stage_times)),
+        lambda data: render_report(data, text_of(trace), text_of(stage_times)),
         report.fits,
         report.remarks,
     )
@@ -225,7 +219,7 @@ def explain(
     data = found.to_json()
     return Answer(
         data,
-        lambda data: render_any_explanation(data, str(plan), _text(against)),
+        lambda data: render_any_explanation(data, str(plan), text_of(against)),
         found.fits,
         data["predict"]["remarks"],
     )
@@ -252,12 +246,6 @@ def report(
         return reported(given, progress)
 
 
-def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
-    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
-    data = api.convert(checkpoint, merge=merge, output=_text(output)).to_json()
-    return Answer(data, render_converted)
-
-
 def export(
     plan: PathLike,
     *,
@@ -268,7 +256,7 @@ def export(
     python: PathLike | None = None,
 ) -> Answer:
     """Export a plan as files of a framework; ``check`` is "parser" or "dry", by the interpreter ``python``."""
-    data = api.export(plan, to=to, launcher=launcher, check=check, python=_text(python))
+    data = api.export(plan, to=to, launcher=launcher, check=check, python=text_of(python))
     if output:
         write_tree(Path(output), data["files"])
     accepted = "check" not in data or bool(data["check"]["accepted"])
@@ -300,7 +288,7 @@ def import_file(
     if path:
         more_files = {path.with_name(name): text for name, text in data["beside"].items()}
         write_all({path: data["plan_text"], **more_files})
-    return Answer(data, lambda data: render_import(data, _text(path)))
+    return Answer(data, lambda data: render_import(data, text_of(path)))
 
 
 def check(
@@ -320,8 +308,8 @@ def check(
 
     Of a checkpoint: its digests, and whether each ``plan`` can go on from it.
     """
-    if api.is_checkpoint(file):
-        data = api.check_checkpoint(file, _paths(plan))
+    if is_checkpoint(file):
+        data = describe_checkpoint(Path(file), paths_of(plan), check=True)
         sound = not data["problems"] and all(one["loads"] for one in data["plans"])
         return Answer(data, render_description, sound)
     request = import_request(model, on, seq_len, global_batch, stack, from_, several(variable))
@@ -329,137 +317,17 @@ def check(
     return Answer(found.to_json(), render_check, found.ok)
 
 
-def verify(plan: PathLike, *, ranks: int = 8, against: PathLike | None = None) -> Answer:
-    """Prove on local processes that a plan computes what one device computes, or that two train equal models."""
-    with notebook_progress() as progress:
-        data = api.verify(plan, ranks=ranks, against=against, progress=progress).to_json()
-    return Answer(data, render_verified if against is None else render_compared, data["equal"])
-
-
-def run(
-    plan: PathLike,
-    *,
-    steps: int | None = None,
-    data: str | Iterable[str] | None = None,
-    tokenizer: str | None = None,
-    end_of_document: str | None = None,
-    mask_document_starts: bool = False,
-    cache: PathLike | None = None,
-    lr: float | None = None,
-    schedule: str | None = None,
-    warmup: int | None = None,
-    lr_floor: float | None = None,
-    decay_steps: int | None = None,
-    beta1: float | None = None,
-    beta2: float | None = None,
-    eps: float | None = None,
-    weight_decay: float | None = None,
-    clip: float | None = None,
-    seed: int | None = None,
-    precision: str | None = None,
-    eval_every: int | None = None,
-    held_out: float | None = None,
-    out: PathLike | None = None,
-    checkpoint_every: int | None = None,
-    keep: int | None = None,
-    resume: str | None = None,
-    init: str | None = None,
-    export: str | None = None,
-    cpu: bool = False,
-    force: bool = False,
-    set: Iterable[str] = (),
-    emulate: bool = False,
-    ranks: int | None = None,
-    limit: float | None = None,
-    trace: PathLike | None = None,
-) -> Answer | None:
-    """Train a plan, or emulate its step. Return None on launched ranks other than the first.
-
-    ``limit`` in seconds. Raises RunError where a rank fails.
-    """
-    own, starting = by_field(locals())
-    settings = several(set)
-    refuse_other_kind(own | starting, emulate)
-    if not emulate:
-        for name in ("cache", "output"):
-            if name in own:
-                own[name] = Path(own[name])
-        if "data" in own:
-            own["data"] = several(own["data"])
-        with options_named():
-            trained = api.run(plan, options=own, settings=settings, **starting)
-        return None if trained is None else Answer(trained.to_json(), render_trained)
-    with notebook_progress() as progress:
-        return emulated_answer(plan, settings, ranks, limit, trace, progress) if is_first() else None
-
-
-def measure(
-    *,
-    output: PathLike | None = None,
-    on: str | None = None,
-    budget: float = 300.0,
-    processes: int | None = None,
-    collective_tests: Iterable[str] = (),
-) -> Answer | None:
-    """Measure this machine within ``budget`` seconds. Return None on launched ranks other than the first.
-
-    ``collective_tests``: output of nccl-tests or rccl-tests, read instead of measuring.
-    """
-    tests = several(collective_tests)
-    _check_all({"output": output})
-    if tests and not on:
-        rule = "tests of collectives say nothing of devices"
-        raise InputError(Problem("on", None, rule, "on='h100-sxm-80gb x 64'"))
-    with notebook_progress() as progress:
-        found = (
-            api.measured_collectives(tests, on or "")
-            if tests
-            else api.measure(budget, processes=processes, on=on, progress=progress)
-        )
-    if found is None:
-        return None
-    if output:
-        raw = {Path(output).with_suffix(".measured.json"): found.raw} if found.raw else {}
-        write_all({Path(output): found.text, **raw})
-    return Answer(found.to_json(), lambda data: render_measured(data, _text(output)))
-
-
-def probe(plan: PathLike, *, top: int = 3, to: str | None = None, output: PathLike | None = None) -> Answer:
-    """Return 20-step jobs of a plan and of plans near it, whose logs calibrate the cluster."""
-    data = api.probe(plan, top=top, to=to).to_json()
-    if output:
-        write_tree(Path(output), data["files"])
-    return Answer(data, lambda data: render_probes(data, str(output or UNWRITTEN)))
-
-
-def ingest(
-    logs: str | Iterable[str],
-    *,
-    plan: str | None = None,
-    set: Iterable[str] = (),
-    output: PathLike | None = None,
-) -> Answer:
-    """Read training logs into rows of a table of runs; ``set`` adds what a log does not say, as ``column=value``."""
-    path = None if output is None else Path(output)
-    _check_all({"output": path})
-    found = api.ingest(several(logs), plan=plan, settings=several(set))
-    table = found.table(path.read_text(encoding="utf-8") if path and path.exists() else "")
-    if path:
-        write_whole(path, table)
-    return Answer(found.to_json(), lambda data: render_ingest(data, table, _text(path)))
-
-
 def validate(
     runs: PathLike, *, calibration: PathLike | None = None, picture: PathLike | None = None
 ) -> Answer:
     """Predict the measured runs of a CSV file and return the errors."""
-    _check_all({"picture": picture})
+    check_all({"picture": picture})
     return validated(runs, calibration, picture)
 
 
 def calibrate(runs: PathLike, *, on: str | None = None, output: PathLike | None = None) -> Answer:
     """Fit a cluster's constants or serving's levels to runs; ``ok`` is False where this does not reduce the error."""
-    _check_all({"output": output})
+    check_all({"output": output})
     return calibrated(runs, on, output)
 
 
@@ -491,23 +359,8 @@ def schedule(
     search_options = {"placement": placement, "time_budget": time_budget, "method": method, "seed": seed}
     branches = {"graph": graph, "memory": memory}
     files = {name: Path(path) for name, path in (("csv", csv), ("svg", svg)) if path}
-    _check_all(files)
+    check_all(files)
     if not names:
         raise InputError(Problem("NAME", None, "a schedule is needed", "'1f1b', or 'list' for all"))
     refuse_unused(names, given, search_options, branches, from_, files)
     return Answer(*answered(names, given, search_options, branches, from_, files))
-
-
-def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
-def _text(path: PathLike | None) -> str | None:
-    return None if path is None else str(path)
-
-
-def _check_all(files: Mapping[str, PathLike | None]) -> None:
-    """Raise InputError for a file that cannot be written, before any work is done for it."""
-    for option, path in files.items():
-        if path:
-            check_writable(Path(path), option)

@@ -80,6 +80,6 @@ TIED_PLANS = {
     "a table in two layouts": ranged(TWO_LAYOUTS),
     "uneven shares of the batch and of the states": ranged(UNEVEN),
     "shares of a tied table": small(TIED, VOCABULARY, "zero1", pp=2, dp_shard=2),
-    "padded vocabulary": small(TIED, tp=4),
+    "padded vocabulary": small(TIED, tp=2),
 }
 """Plans of a model whose embedding is its head."""

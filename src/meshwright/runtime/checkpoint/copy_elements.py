@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from meshwright.runtime.checkpoint.chunked_file import ChunkedFile
-from meshwright.runtime.checkpoint.element_runs import Overlap, Places
+from meshwright.runtime.checkpoint.shared_elements import Overlap, Places
 from meshwright.runtime.checkpoint.stored_index import StoredStretch
 
 

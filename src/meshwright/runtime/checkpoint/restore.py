@@ -15,7 +15,6 @@ from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.all_or_none import all_or_none
 from meshwright.runtime.checkpoint.chunked_file import file_problems
 from meshwright.runtime.checkpoint.compatibility import incompatibilities
-from meshwright.runtime.checkpoint.find_sources import Reading
 from meshwright.runtime.checkpoint.manifest import (
     Manifest,
     facts_of,
@@ -24,7 +23,7 @@ from meshwright.runtime.checkpoint.manifest import (
     size_problems,
 )
 from meshwright.runtime.checkpoint.pass_to_copies import pass_to_copies
-from meshwright.runtime.checkpoint.read_stretches import (
+from meshwright.runtime.checkpoint.read_shards import (
     Chunk,
     all_chunks,
     check_chunks,
@@ -32,6 +31,7 @@ from meshwright.runtime.checkpoint.read_stretches import (
     read_stretches,
 )
 from meshwright.runtime.checkpoint.shard_files import stretches
+from meshwright.runtime.checkpoint.stored_elements import Reading
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 

@@ -14,8 +14,8 @@ import torch
 from meshwright.errors import InputError
 from meshwright.program.rank_units.unit_layout import Cut
 from meshwright.runtime.checkpoint.chunked_file import ChunkedFile
-from meshwright.runtime.checkpoint.element_runs import Region
 from meshwright.runtime.checkpoint.manifest import LENGTH_BYTES, damage
+from meshwright.runtime.checkpoint.shared_elements import Region
 
 METADATA = "meshwright"
 """The only key of a file's metadata: safetensors does not always keep the order of several keys."""

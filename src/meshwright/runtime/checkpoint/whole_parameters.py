@@ -10,10 +10,10 @@ import torch
 from meshwright.errors import InputError
 from meshwright.runtime.checkpoint.chunked_file import ChunkedFile, file_problems
 from meshwright.runtime.checkpoint.copy_elements import Copy, read_copies
-from meshwright.runtime.checkpoint.element_runs import Region, overlap, runs_of
 from meshwright.runtime.checkpoint.exchange_states import ANCHOR
 from meshwright.runtime.checkpoint.manifest import Manifest, damage
 from meshwright.runtime.checkpoint.shard_files import PARAMETER
+from meshwright.runtime.checkpoint.shared_elements import Region, overlap, runs_of
 from meshwright.runtime.checkpoint.stored_index import StoredStretch, stored_stretches
 
 States = dict[tuple[str, str], torch.Tensor]

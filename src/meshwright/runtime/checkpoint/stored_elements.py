@@ -19,10 +19,10 @@ import torch
 
 from meshwright.errors import Problem
 from meshwright.runtime.checkpoint.copy_elements import Copy
-from meshwright.runtime.checkpoint.element_runs import Overlap, Region, overlap, runs_of
 from meshwright.runtime.checkpoint.exchange_states import ANCHOR, ENTRY, GRADIENT, STEPS
 from meshwright.runtime.checkpoint.manifest import damage
 from meshwright.runtime.checkpoint.shard_files import COPY, PARAMETER, SCALE, rank_file
+from meshwright.runtime.checkpoint.shared_elements import Overlap, Region, overlap, runs_of
 from meshwright.runtime.checkpoint.stored_index import DTYPES, StoredStretch
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.state.stored_states import SCALED, scale_of
@@ -77,7 +77,7 @@ def exact_reading(path: Path, wanted: Iterable[Stretch], stored: Iterable[Stored
 
 
 class ReshardedReading:
-    """How to read stretches under another plan.
+    """The stretches that have what a rank needs under another plan.
 
     ``outer``: states of outer optimizers are read too, because the entries of ``synchronise`` are the same.
     """
@@ -144,7 +144,7 @@ class ReshardedReading:
 
 
 def stored_states(stretch: Stretch, *, outer: bool) -> tuple[str, ...]:
-    """Return the states that one is read from under another plan, the best one first; none if it begins anew."""
+    """Return the states that hold one under another plan, the best one first; none if it begins anew."""
     of = stretch.state.removeprefix(COPY)
     if of in (PARAMETER, ANCHOR) or (of.startswith(f"{ENTRY}.") and of.endswith(f".{ANCHOR}")):
         return ANCHOR, PARAMETER

@@ -13,9 +13,9 @@ from meshwright.program.program import Program
 from meshwright.runtime.checkpoint.chunked_file import ChunkedFile
 from meshwright.runtime.checkpoint.compatibility import plan_facts, stored_signature
 from meshwright.runtime.checkpoint.copy_elements import read_copies
-from meshwright.runtime.checkpoint.find_sources import Reading, ReshardedReading, exact_reading
 from meshwright.runtime.checkpoint.manifest import Manifest
 from meshwright.runtime.checkpoint.shard_files import rank_file
+from meshwright.runtime.checkpoint.stored_elements import Reading, ReshardedReading, exact_reading
 from meshwright.runtime.checkpoint.stored_index import StoredStretch, stored_stretches
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 

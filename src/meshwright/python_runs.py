@@ -1,0 +1,148 @@
+"""The verbs that prove, run and measure plans, and read what runs have left, as functions; ``python_api`` has them all."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from meshwright import api
+from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
+from meshwright.cli.terminal.answer import Answer
+from meshwright.cli.terminal.launcher_ranks import is_first
+from meshwright.cli.terminal.notebook_progress import notebook_progress
+from meshwright.cli.terminal.output import write_all, write_tree, write_whole
+from meshwright.cli.terminal.search_answer import several
+from meshwright.errors import InputError, Problem
+from meshwright.present.runs.converted_checkpoint import render_converted
+from meshwright.present.runs.ingested_logs import render_ingest
+from meshwright.present.runs.measured_machine import render_measured
+from meshwright.present.runs.probe_jobs import render_probes
+from meshwright.present.runs.training_run import render_trained
+from meshwright.present.runs.verification import render_compared, render_verified
+from meshwright.python_paths import PathLike, check_all, text_of
+
+UNWRITTEN = "(not written)"
+
+
+def verify(plan: PathLike, *, ranks: int = 8, against: PathLike | None = None) -> Answer:
+    """Prove on local processes that a plan computes what one device computes, or that two train equal models."""
+    with notebook_progress() as progress:
+        data = api.verify(plan, ranks=ranks, against=against, progress=progress).to_json()
+    return Answer(data, render_verified if against is None else render_compared, data["equal"])
+
+
+def run(
+    plan: PathLike,
+    *,
+    steps: int | None = None,
+    data: str | Iterable[str] | None = None,
+    tokenizer: str | None = None,
+    end_of_document: str | None = None,
+    mask_document_starts: bool = False,
+    cache: PathLike | None = None,
+    lr: float | None = None,
+    schedule: str | None = None,
+    warmup: int | None = None,
+    lr_floor: float | None = None,
+    decay_steps: int | None = None,
+    beta1: float | None = None,
+    beta2: float | None = None,
+    eps: float | None = None,
+    weight_decay: float | None = None,
+    clip: float | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
+    eval_every: int | None = None,
+    held_out: float | None = None,
+    out: PathLike | None = None,
+    checkpoint_every: int | None = None,
+    keep: int | None = None,
+    resume: str | None = None,
+    init: str | None = None,
+    export: str | None = None,
+    cpu: bool = False,
+    force: bool = False,
+    set: Iterable[str] = (),
+    emulate: bool = False,
+    ranks: int | None = None,
+    limit: float | None = None,
+    trace: PathLike | None = None,
+) -> Answer | None:
+    """Train a plan, or emulate its step. Return None on launched ranks other than the first.
+
+    ``limit`` in seconds. Raises RunError where a rank fails.
+    """
+    own, starting = by_field(locals())
+    settings = several(set)
+    refuse_other_kind(own | starting, emulate)
+    if not emulate:
+        for name in ("cache", "output"):
+            if name in own:
+                own[name] = Path(own[name])
+        if "data" in own:
+            own["data"] = several(own["data"])
+        with options_named():
+            trained = api.run(plan, options=own, settings=settings, **starting)
+        return None if trained is None else Answer(trained.to_json(), render_trained)
+    with notebook_progress() as progress:
+        return emulated_answer(plan, settings, ranks, limit, trace, progress) if is_first() else None
+
+
+def measure(
+    *,
+    output: PathLike | None = None,
+    on: str | None = None,
+    budget: float = 300.0,
+    processes: int | None = None,
+    collective_tests: Iterable[str] = (),
+) -> Answer | None:
+    """Measure this machine within ``budget`` seconds. Return None on launched ranks other than the first.
+
+    ``collective_tests``: output of nccl-tests or rccl-tests, read instead of measuring.
+    """
+    tests = several(collective_tests)
+    check_all({"output": output})
+    if tests and not on:
+        rule = "tests of collectives say nothing of devices"
+        raise InputError(Problem("on", None, rule, "on='h100-sxm-80gb x 64'"))
+    with notebook_progress() as progress:
+        found = (
+            api.measured_collectives(tests, on or "")
+            if tests
+            else api.measure(budget, processes=processes, on=on, progress=progress)
+        )
+    if found is None:
+        return None
+    if output:
+        raw = {Path(output).with_suffix(".measured.json"): found.raw} if found.raw else {}
+        write_all({Path(output): found.text, **raw})
+    return Answer(found.to_json(), lambda data: render_measured(data, text_of(output)))
+
+
+def probe(plan: PathLike, *, top: int = 3, to: str | None = None, output: PathLike | None = None) -> Answer:
+    """Return 20-step jobs of a plan and of plans near it, whose logs calibrate the cluster."""
+    data = api.probe(plan, top=top, to=to).to_json()
+    if output:
+        write_tree(Path(output), data["files"])
+    return Answer(data, lambda data: render_probes(data, str(output or UNWRITTEN)))
+
+
+def ingest(
+    logs: str | Iterable[str],
+    *,
+    plan: str | None = None,
+    set: Iterable[str] = (),
+    output: PathLike | None = None,
+) -> Answer:
+    """Read training logs into rows of a table of runs; ``set`` adds what a log does not say, as ``column=value``."""
+    path = None if output is None else Path(output)
+    check_all({"output": path})
+    found = api.ingest(several(logs), plan=plan, settings=several(set))
+    table = found.table(path.read_text(encoding="utf-8") if path and path.exists() else "")
+    if path:
+        write_whole(path, table)
+    return Answer(found.to_json(), lambda data: render_ingest(data, table, text_of(path)))
+
+
+def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
+    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
+    data = api.convert(checkpoint, merge=merge, output=text_of(output)).to_json()
+    return Answer(data, render_converted)
