@@ -83,3 +83,12 @@ TIED_PLANS = {
     "padded vocabulary": small(TIED, tp=2),
 }
 """Plans of a model whose embedding is its head."""
+FAMILIES = {"experts": PLANS, "tied tables": TIED_PLANS}
+PAIRS = [
+    (family, source, target)
+    for family, plans in FAMILIES.items()
+    for source in plans
+    for target in plans
+    if source != target
+]
+"""All ordered pairs of plans of the same model."""

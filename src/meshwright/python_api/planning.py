@@ -1,8 +1,4 @@
-"""The verbs as Python functions whose keywords are the long options of the command line.
-
-Every function returns an Answer, which prints as the verb does. Wrong input raises InputError with all problems; a
-question without an answer raises InfeasibleError. Options that write a file take its path.
-"""
+"""The verbs that describe, plan, predict, compare, check and export, as functions."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +8,7 @@ from typing import Any, Literal
 from meshwright import api
 from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.schedule import answered, refuse_unused
-from meshwright.cli.terminal.answer import Answer as Answer
+from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.calibration_answer import calibrated
 from meshwright.cli.terminal.notebook_progress import notebook_progress
 from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
@@ -28,13 +24,7 @@ from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.prediction import render_report
 from meshwright.present.plan_answers.serving_tables import render_any_explanation, render_serving_report
-from meshwright.python_paths import PathLike, check_all, paths_of, text_of
-from meshwright.python_runs import convert as convert
-from meshwright.python_runs import ingest as ingest
-from meshwright.python_runs import measure as measure
-from meshwright.python_runs import probe as probe
-from meshwright.python_runs import run as run
-from meshwright.python_runs import verify as verify
+from meshwright.python_api.paths import PathLike, check_all, paths_of, text_of
 from meshwright.result import ServingReport
 from meshwright.verbs.catalogue import list_devices, list_models, list_stacks
 from meshwright.verbs.describe_checkpoint import describe_checkpoint, is_checkpoint

@@ -1,4 +1,4 @@
-"""The verbs that prove, run and measure plans, and read what runs have left, as functions; ``python_api`` has them all."""
+"""The verbs that prove, run and measure plans, and read what runs have left, as functions."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +17,7 @@ from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.verification import render_compared, render_verified
-from meshwright.python_paths import PathLike, check_all, text_of
+from meshwright.python_api.paths import PathLike, check_all, text_of
 
 UNWRITTEN = "(not written)"
 
