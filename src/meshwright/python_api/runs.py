@@ -54,7 +54,11 @@ def run(
     held_out: float | None = None,
     out: PathLike | None = None,
     checkpoint_every: int | None = None,
+    checkpoint_async: bool = False,
+    checkpoint_buffer: float | None = None,
+    checkpoint_local: PathLike | None = None,
     keep: int | None = None,
+    keep_every: int | None = None,
     resume: str | None = None,
     init: str | None = None,
     export: str | None = None,
@@ -74,7 +78,7 @@ def run(
     settings = several(set)
     refuse_other_kind(own | starting, emulate)
     if not emulate:
-        for name in ("cache", "output"):
+        for name in ("cache", "output", "checkpoint_local"):
             if name in own:
                 own[name] = Path(own[name])
         if "data" in own:

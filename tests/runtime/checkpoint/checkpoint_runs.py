@@ -18,15 +18,19 @@ OPTIONS = StepOptions(lr=1e-2)
 FACTS = {"seed": 7, "data": ["a.txt"], "best": 0.1}
 
 
-def on_ranks(case, work, precision="fp64", options=OPTIONS):
-    """What ``work(rank, steps)`` returns on each rank of a new run; ``steps(numbers)`` takes steps."""
+def on_ranks(case, work, precision="fp64", options=OPTIONS, with_store=False):
+    """What ``work(rank, steps)`` returns on each rank of a new run; ``steps(numbers)`` takes steps.
+
+    ``with_store``: the ranks' store is the third argument.
+    """
     tensors = random_tensors(case.model, 0)
     job = Job(case.program, case.model, precision, options, 60.0, accelerated=False)
 
     def whole_work(place, store, tell):
         with rank_of(job, place, store, tensors) as rank:
             everyone = [None] * place.ranks
-            dist.all_gather_object(everyone, work(rank, lambda numbers: taken(case, rank, numbers)))
+            arguments = rank, lambda numbers: taken(case, rank, numbers), *([store] if with_store else [])
+            dist.all_gather_object(everyone, work(*arguments))
             return everyone
 
     return run_locally(whole_work, case.program.parts.ranks, 60, lambda what, part: None)

@@ -99,7 +99,30 @@ CheckpointEvery = Annotated[
     int | None,
     typer.Option("--checkpoint-every", help="Steps between checkpoints; at the end alone if not given."),
 ]
+CheckpointAsync = Annotated[
+    bool, typer.Option("--checkpoint-async", help="Save checkpoints while the next steps run.")
+]
+CheckpointBuffer = Annotated[
+    float | None,
+    typer.Option(
+        "--checkpoint-buffer",
+        metavar="GIB",
+        help="Most host memory of a rank for --checkpoint-async; its shard if not given.",
+    ),
+]
+CheckpointLocal = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint-local",
+        metavar="FOLDER",
+        help="A folder on a disk of the host that --checkpoint-async writes to first.",
+    ),
+]
 Keep = Annotated[int | None, typer.Option("--keep", help="Checkpoints that are kept; 2 if not given.")]
+KeepEvery = Annotated[
+    int | None,
+    typer.Option("--keep-every", help="Also keep the checkpoints of steps that this divides."),
+]
 Resume = Annotated[
     str | None, typer.Option("--resume", help="auto, never, or a checkpoint; auto (the newest) if not given.")
 ]

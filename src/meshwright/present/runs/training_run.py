@@ -38,6 +38,9 @@ def render_trained(data: dict[str, Any]) -> None:
     for name in ("checkpoint", "export"):
         if data[name]:
             out.print(f"{name.capitalize()}: {escape(data[name])}")
+    if data["checkpoint_blocked_s"] is not None:
+        blocked, lasted = (format_seconds(data[f"checkpoint_{name}_s"]) for name in ("blocked", "lasted"))
+        out.print(f"A checkpoint took {lasted} and kept the run waiting for {blocked} (medians)")
     out.print(f"Metrics of every step: {escape(data['output'])}/metrics.jsonl")
 
 

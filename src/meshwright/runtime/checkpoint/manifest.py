@@ -97,19 +97,6 @@ class Manifest:
         return json.dumps(data, indent=1) + "\n"
 
 
-def stored_file(path: Path) -> StoredFile:
-    """Return size and digests of a safetensors file. Raises OSError."""
-    with path.open("rb") as file:
-        header = LENGTH_BYTES + int.from_bytes(file.read(LENGTH_BYTES), "little")
-        file.seek(0)
-        digests = [sha256(file.read(header)).hexdigest()]
-        while chunk := file.read(CHUNK_BYTES):
-            digests.append(sha256(chunk).hexdigest())
-    return StoredFile(
-        path.stat().st_size, header_bytes=header, chunk_bytes=CHUNK_BYTES, chunks=tuple(digests)
-    )
-
-
 def digest_line(text: bytes) -> bytes:
     """Return the content of the digest file for a manifest's text."""
     return f"{sha256(text).hexdigest()}  {MANIFEST}\n".encode()

@@ -56,11 +56,16 @@ def step_of(path: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def prune_checkpoints(folder: Path, keep: int) -> None:
-    """Remove all but the last ``keep`` checkpoints, and what crashes have left. One rank calls it, between saves."""
+def prune_checkpoints(folder: Path, keep: int, every: int = 0) -> None:
+    """Remove all but the last ``keep`` checkpoints, and what crashes have left. One rank calls it, between saves.
+
+    Those of every ``every``-th step stay, if that is not 0.
+    """
     assert keep >= 1, keep
     with write_errors(folder):
         for path in committed(folder)[:-keep]:
+            if every and (step_of(path) or 0) % every == 0:
+                continue
             doomed = path.with_name(path.name + UNFINISHED)
             _remove(doomed)
             os.replace(path, doomed)

@@ -11,16 +11,10 @@ from pathlib import Path
 from meshwright.errors import InputError
 from meshwright.runtime.checkpoint.all_or_none import all_or_none
 from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts, stored_signature
-from meshwright.runtime.checkpoint.manifest import (
-    DIGEST,
-    MANIFEST,
-    Manifest,
-    StoredFile,
-    digest_line,
-    stored_file,
-)
+from meshwright.runtime.checkpoint.manifest import DIGEST, MANIFEST, Manifest, StoredFile, digest_line
 from meshwright.runtime.checkpoint.run_folder import abandon, begin, commit, unfinished, write_errors
-from meshwright.runtime.checkpoint.shard_files import rank_file, stretches, write_stretches
+from meshwright.runtime.checkpoint.shard_files import rank_file, stretches
+from meshwright.runtime.checkpoint.shard_writer import write_shard
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
 
@@ -43,9 +37,9 @@ def save_checkpoint(folder: Path, rank: Rank, facts: Mapping[str, object]) -> Pa
         all_or_none(rank, "beginning of a checkpoint", lambda: begin(folder, step) if first else None)
         written = all_or_none(rank, "files of a checkpoint", lambda: _write(unfinished(folder, step), rank))
         files = {name: stored for of_rank in written for name, stored in of_rank.items()}
-        manifest = _manifest(rank, facts, files)
+        manifest = manifest_of(rank, facts, files)
         (path, *_) = all_or_none(
-            rank, "commitment of a checkpoint", lambda: _finish(folder, manifest) if first else None
+            rank, "commitment of a checkpoint", lambda: finish(folder, manifest) if first else None
         )
     except InputError:
         if first:
@@ -62,12 +56,11 @@ def _write(place: Path, rank: Rank) -> Written:
         return {}
     path = place / rank_file(rank.place.rank)
     with write_errors(path):
-        write_stretches(path, own)
-        fsync_path(path)
-        return {path.name: stored_file(path)}
+        return {path.name: write_shard(path, own)}
 
 
-def _manifest(rank: Rank, facts: Mapping[str, object], files: Written) -> Manifest:
+def manifest_of(rank: Rank, facts: Mapping[str, object], files: Written) -> Manifest:
+    """Return the manifest of these files."""
     program = rank.job.program
     return Manifest(
         signature=stored_signature(program),
@@ -81,7 +74,8 @@ def _manifest(rank: Rank, facts: Mapping[str, object], files: Written) -> Manife
     )
 
 
-def _finish(folder: Path, manifest: Manifest) -> Path:
+def finish(folder: Path, manifest: Manifest) -> Path:
+    """Write the manifest of a checkpoint whose files are on disk, and give the folder its name. Raises InputError."""
     place, text = unfinished(folder, manifest.step), manifest.to_text().encode()
     with write_errors(place):
         for name, content in ((MANIFEST, text), (DIGEST, digest_line(text))):

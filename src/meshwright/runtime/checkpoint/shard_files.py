@@ -10,20 +10,13 @@ be put together again without the plan that wrote them. Each stretch is only in 
 exchanges between replicas are stretches too (``exchange_states.py``).
 """
 
-import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-
-from safetensors import SafetensorError
-from safetensors.torch import save_file
+from collections.abc import Iterator
 
 from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.checkpoint.exchange_states import exchange_states
-from meshwright.runtime.checkpoint.stored_index import METADATA
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.executor.rank_plan import layer_of
-from meshwright.runtime.fsync import give_usual_rights
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
 
@@ -69,18 +62,3 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
 def rank_file(rank: int) -> str:
     """Return the name of the file that a rank writes."""
     return f"rank-{rank:05d}.safetensors"
-
-
-def write_stretches(path: Path, found: Iterable[Stretch]) -> None:
-    """Write stretches to a safetensors file. Raises OSError."""
-    held = list(found)
-    shapes = {
-        stretch.place: {"whole_shape": stretch.tensor.whole_shape, "shape": stretch.tensor.shape}
-        for stretch in held
-    }
-    tensors = {stretch.name: stretch.values.detach().cpu() for stretch in held}
-    try:
-        save_file(tensors, path, metadata={METADATA: json.dumps(shapes)})
-        give_usual_rights(path)
-    except SafetensorError as error:
-        raise OSError(" ".join(str(error).split())[:200]) from None

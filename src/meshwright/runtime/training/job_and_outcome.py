@@ -55,9 +55,11 @@ class Training:
 class Outcome:
     """Steps ``first_step`` … of a run: their losses, norms and seconds, as rank 0 saw them. ``stopped``: by a signal.
 
-    ``device`` is ``cpu`` or the accelerator driver's name of it, ``device_bytes`` its memory. ``memory_bytes`` is the
-    largest peak of allocated tensors on any rank, None on CPUs, whose allocator does not count. ``dropped`` is the
-    share of routers' choices that exceeded an expert's capacity.
+    ``checkpoint_blocked_s`` and ``checkpoint_lasted_s`` are medians: how long the run waited for a checkpoint,
+    and how long it took to save one. ``device`` is ``cpu`` or the accelerator driver's name of it,
+    ``device_bytes`` its memory. ``memory_bytes`` is the largest peak of allocated tensors on any rank, None on
+    CPUs, whose allocator does not count. ``dropped`` is the share of routers' choices that exceeded an expert's
+    capacity.
     """
 
     device: str
@@ -71,4 +73,6 @@ class Outcome:
     stopped: bool
     checkpoint: Path | None
     export: Path | None
+    checkpoint_blocked_s: float | None = None
+    checkpoint_lasted_s: float | None = None
     dropped: float | None = None

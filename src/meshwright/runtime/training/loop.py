@@ -8,15 +8,13 @@ parameters are evaluated or saved the last step is validated.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter, time
 
 import torch
 
-from meshwright.errors import InputError, RunError
+from meshwright.errors import RunError
 from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
-from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.interpreter import finish_validation
@@ -30,6 +28,7 @@ from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.training.data_micro_batches import micro_batches
 from meshwright.runtime.training.evaluation import Evaluation, HeldOut
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
+from meshwright.runtime.training.save_checkpoint import CheckpointSaver
 from meshwright.runtime.training.stop_signals import Stopping
 from meshwright.runtime.training.world_reduction import max_over_ranks, sum_over_ranks
 
@@ -48,18 +47,19 @@ class Loop:
     display: Display
     log: MetricsLog | None
     utilisation: Utilisation
+    checkpoints: CheckpointSaver
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
     held_out: list[HeldOut] = field(default_factory=list)
     first: int = 0
-    saved: Path | None = None
     peak_bytes: int | None = None
 
     def __post_init__(self) -> None:
         self.evaluation = Evaluation(self.rank)
         self.rank.interpreter.hear = self.stopping.hear
         self.rank.interpreter.states.after_norm = self._refuse_what_is_not_finite
+        self.rank.interpreter.states.before_step = self.checkpoints.before_optimizer
 
     def run(self, first: int) -> Outcome:
         """Run steps ``first`` … up to the last one, or until a signal."""
@@ -81,10 +81,11 @@ class Loop:
             if saved:
                 self._save()
             if stop:
-                self.display.note(
-                    f"Stopped by a signal behind step {step}; {self.saved} is there to go on from."
-                )
                 break
+        self.checkpoints.finish()
+        if stop:
+            there = self.checkpoints.saved
+            self.display.note(f"Stopped by a signal behind step {step}; {there} is there to go on from.")
         return Outcome(
             device=device_name(device),
             device_bytes=device_bytes(device),
@@ -95,7 +96,9 @@ class Loop:
             held_out=tuple(self.held_out),
             memory_bytes=self.peak_bytes,
             stopped=stop,
-            checkpoint=self.saved,
+            checkpoint=self.checkpoints.saved,
+            checkpoint_blocked_s=self.checkpoints.median_blocked_s,
+            checkpoint_lasted_s=self.checkpoints.median_lasted_s,
             export=None,
         )
 
@@ -174,16 +177,11 @@ class Loop:
             self.log.evaluation(step, found.loss, found.tokens)
 
     def _save(self) -> None:
-        """Save a checkpoint and remove old ones. Raises RunError if it cannot be written."""
+        """Save a checkpoint, or begin to. Raises RunError if it cannot be written."""
         self.peak_bytes = self._peak()
         facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}
         facts |= {} if self.training.base is None else {"base": dict(self.training.base)}
-        try:
-            self.saved = save_checkpoint(self.training.checkpoints, self.rank, facts)
-            if self.rank.place.rank == 0:
-                prune_checkpoints(self.training.checkpoints, self.training.options.keep_last)
-        except InputError as error:
-            raise RunError(f"no checkpoint was saved behind step {self.stopping.step}: {error}") from None
+        self.checkpoints.save(facts)
 
     def _peak(self) -> int | None:
         """Return the largest peak of allocated tensor bytes so far on any rank; None on CPUs."""
@@ -196,7 +194,7 @@ class Loop:
     def _refuse_what_is_not_finite(self, result: StepResult) -> None:
         """Raise RunError for a loss or norm that is not finite, before the optimizer uses the gradients."""
         if not result.finite:
-            there = self.saved or self.training.resume
+            there = self.checkpoints.saved or self.training.resume
             after = f"the last checkpoint is {there}" if there else "there is no checkpoint yet"
             raise RunError(
                 f"step {self._unknown}: the loss is {result.loss:g} and the norm of gradients {result.norm:g}; "

@@ -25,23 +25,27 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "weight_decay": (lambda x: x >= 0, "from 0 on"),
     "clip": (lambda x: x >= 0, "from 0 on; 0 is no limit"),
     "held_out": (lambda x: 0 <= x < 1, "from 0 to below 1"),
+    "checkpoint_buffer_gib": (lambda x: x > 0, "above 0"),
 }
 """Legal ranges of a run's numbers; none is infinite."""
-EXAMPLES = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
-"""Usual values of numbers that are the plan's if they are None."""
+EXAMPLES = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "checkpoint_buffer_gib": 4.0}
+"""Usual values of numbers that may be None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
     """Options of a run of ``steps`` optimizer steps. Raises InputError with all problems.
 
-    ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps if
-    None; ``beta1``, ``beta2``, ``eps`` and ``weight_decay`` are those of the plan's optimizer if None; ``clip`` is the
-    largest gradient norm, None or 0 for no limit. An interval ``…_every`` of 0 means never; the last step always ends
-    with a checkpoint. ``data`` are files and folders, none for synthetic tokens; ``tokenizer`` is a
-    ``tokenizer.json``, a folder with one, or ``bytes``; None is the model's own, else one is trained on the data.
-    ``end_of_document`` is a token's name, or its id if the data are tokens already. ``mask_document_starts`` leaves the
-    first token of a document out of the loss. ``cache`` is the folder of tokenised data.
+    ``lr`` is the highest rate, ``lr_floor`` a fraction of it, ``decay_steps`` (of ``wsd``) a tenth of the steps
+    if None; ``beta1``, ``beta2``, ``eps`` and ``weight_decay`` are those of the plan's optimizer if None;
+    ``clip`` is the largest gradient norm, None or 0 for no limit. An interval ``…_every`` of 0 means never; the
+    last step always ends with a checkpoint. ``keep_last`` checkpoints are kept, and those of every
+    ``keep_every``-th step. ``checkpoint_async`` saves in the background, with at most ``checkpoint_buffer_gib``
+    of copies on the host of a rank (None: its shard) and, if given, on the disk ``checkpoint_local`` first.
+    ``data`` are files and folders, none for synthetic tokens; ``tokenizer`` is a ``tokenizer.json``, a folder
+    with one, or ``bytes``; None is the model's own, else one is trained on the data. ``end_of_document`` is a
+    token's name, or its id if the data are tokens already. ``mask_document_starts`` leaves the first token of a
+    document out of the loss. ``cache`` is the folder of tokenised data.
     """
 
     steps: int
@@ -60,6 +64,10 @@ class TrainingOptions:
     held_out: float = 0.01
     checkpoint_every: int = 0
     keep_last: int = 2
+    keep_every: int = 0
+    checkpoint_async: bool = False
+    checkpoint_buffer_gib: float | None = None
+    checkpoint_local: Path | None = None
     output: Path = Path("run")
     data: tuple[str, ...] = ()
     tokenizer: str | None = None
@@ -84,7 +92,8 @@ class TrainingOptions:
     def to_json(self) -> dict[str, object]:
         """Return the options as JSON-ready data; paths as text."""
         data = {**asdict(self), "data": list(self.data), "output": str(self.output)}
-        return {**data, "cache": None if self.cache is None else str(self.cache)}
+        paths = {"cache": self.cache, "checkpoint_local": self.checkpoint_local}
+        return data | {name: None if path is None else str(path) for name, path in paths.items()}
 
     def _course(self) -> Course:
         decay = max(1, self.steps // 10) if self.decay_steps is None else self.decay_steps
@@ -97,6 +106,11 @@ class TrainingOptions:
         yield from self._wrong_numbers()
         if self.schedule not in list(LR_SCHEDULES):
             yield Problem("schedule", self.schedule, "unknown schedule", nearest(self.schedule, LR_SCHEDULES))
+        for name in ("checkpoint_buffer_gib", "checkpoint_local"):
+            value = getattr(self, name)
+            if value is not None and not self.checkpoint_async:
+                rule = "is for checkpoints that are saved in the background"
+                yield Problem(name, str(value), rule, "add --checkpoint-async")
         for name, text in (("tokenizer", self.tokenizer), ("end_of_document", self.end_of_document)):
             if text == "":
                 yield Problem(name, text, "names nothing", "leave it out")
@@ -118,6 +132,7 @@ class TrainingOptions:
             ("evaluate_every", self.evaluate_every, 0, MAX_STEPS, ""),
             ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS, ""),
             ("keep_last", self.keep_last, 1, MAX_STEPS, ""),
+            ("keep_every", self.keep_every, 0, MAX_STEPS, ""),
         ):
             if not _whole(value) or not low <= value <= high:
                 yield Problem(name, value, f"must be a whole number from {low} to {high}{why}", f"e.g. {low}")

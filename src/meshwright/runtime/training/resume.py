@@ -16,7 +16,18 @@ from meshwright.runtime.training.job_and_outcome import CHECKPOINTS
 from meshwright.runtime.training.options import TrainingOptions
 
 AUTO, NEVER = "auto", "never"
-OF_NO_EFFECT = ("output", "cache", "data", "checkpoint_every", "evaluate_every", "keep_last")
+OF_NO_EFFECT = (
+    "output",
+    "cache",
+    "data",
+    "checkpoint_every",
+    "checkpoint_async",
+    "checkpoint_buffer_gib",
+    "checkpoint_local",
+    "evaluate_every",
+    "keep_last",
+    "keep_every",
+)
 """Options that may differ without changing any step; the data's own identity is compared separately."""
 OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_document")} | {
     "held_out_windows": "held_out",

@@ -32,6 +32,7 @@ from meshwright.runtime.training.job_and_outcome import (
 )
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
 from meshwright.runtime.training.routing_files import dropped_of_run, routing_counts_of_run, write_choices
+from meshwright.runtime.training.save_checkpoint import CheckpointSaver
 from meshwright.runtime.training.stop_signals import stopping
 from meshwright.runtime.weights.adapter_values import BaseAndAdapters, InitialAdapters
 from meshwright.runtime.weights.load import load
@@ -71,8 +72,9 @@ def train(
         with _outputs(place, training, first, facts, console) as (log, shown):
             if training.goes_on:
                 shown.note(training.goes_on)
-            loop = Loop(rank, training, data, heard, shown, log, used)
-            loop.saved = Path(chosen) if chosen else None
+            there = Path(chosen) if chosen else None
+            saver = CheckpointSaver(rank, training.checkpoints, training.options, store, there)
+            loop = Loop(rank, training, data, heard, shown, log, used, saver)
             outcome = loop.run(first)
             choices, output = routing_counts_of_run(rank, job.model), training.options.output
             if choices is not None:

@@ -105,6 +105,8 @@ class CompletedRun:
             "data": dict(self.data),
             "output": str(self.grant.options.output),
             "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
+            "checkpoint_blocked_s": outcome.checkpoint_blocked_s,
+            "checkpoint_lasted_s": outcome.checkpoint_lasted_s,
             "export": None if outcome.export is None else str(outcome.export),
             "stopped_by_signal": outcome.stopped,
             "predicted": prediction.to_json() if isinstance(prediction, Report) else None,
