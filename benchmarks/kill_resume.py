@@ -29,11 +29,13 @@ from pathlib import Path
 from meshwright import __version__
 
 HERE = Path(__file__).parent
-KILLS, STEPS, SEED = 20, 160, 11
+KILLS, STEPS, SEED = 34, 280, 11
 PATIENCE_S, GLANCE_S, SAVING_S = 120.0, 0.0003, 0.006
-MOMENTS = {"at any time after the start": 4, "at any time between steps": 7, "when a checkpoint appears": 9}
+MOMENTS = {"at any time after the start": 4, "at any time between steps": 6, "when a checkpoint appears": 24}
 """When a kill is meant to happen, and how often."""
-FEWEST_WHILE_SAVING = 3
+FEWEST_WHILE_SAVING = KILLS // 2
+WAYS = {"at once": (), "in the background": ("--background",)}
+"""Ways of saving, with their options of ``resuming_job.py``."""
 Observation = tuple[float, float]
 
 
@@ -59,9 +61,9 @@ class Course:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-def small_job(name: str, folder: Path) -> Killable:
+def small_job(name: str, way: str, folder: Path) -> Killable:
     """A job of ``resuming_job.py`` in a folder."""
-    command = (sys.executable, str(HERE / "resuming_job.py"), name, str(folder), str(STEPS))
+    command = (sys.executable, str(HERE / "resuming_job.py"), name, str(folder), str(STEPS), *WAYS[way])
     return Killable(
         name, command, (*command, "--never-save"), folder / "metrics.jsonl", folder / "checkpoints"
     )
@@ -137,14 +139,14 @@ def is_undisturbed(course: Course, wrong: list[str]) -> bool:
     return not wrong and len(course.kills) == KILLS and course.while_saving >= FEWEST_WHILE_SAVING
 
 
-def proven(name: str) -> tuple[Course, list[str]]:
+def proven(name: str, way: str) -> tuple[Course, list[str]]:
     """A job of ``resuming_job.py``, killed, and where it differs."""
     with tempfile.TemporaryDirectory() as folder:
         whole, torn = Path(folder) / "whole", Path(folder) / "torn"
         for place in (whole, torn):
             place.mkdir()
-        expected, until_first = in_one_piece(small_job(name, whole))
-        course = killed(small_job(name, torn), until_first, random.Random(f"{SEED} {name}"))
+        expected, until_first = in_one_piece(small_job(name, way, whole))
+        course = killed(small_job(name, way, torn), until_first, random.Random(f"{SEED} {name} {way}"))
         return course, differences(course, expected)
 
 
@@ -190,7 +192,7 @@ def _observe(job: Killable, course: Course) -> None:
         course.files = {path.name: path.read_bytes() for path in committed[-1].glob("*.safetensors")}
 
 
-def report(results: dict[str, tuple[Course, list[str]]]) -> str:
+def report(results: dict[tuple[str, str], tuple[Course, list[str]]]) -> str:
     """The page."""
     lines = [
         "# Kill -9 and resume",
@@ -200,12 +202,12 @@ def report(results: dict[str, tuple[Course, list[str]]]) -> str:
         "with SIGKILL, the whole process group at once, and started again. `python benchmarks/kill_resume.py --write` "
         "writes this page.",
         "",
-        "| job | kills | "
+        "| job | saved | kills | "
         + " | ".join(MOMENTS)
         + " | left an unfinished checkpoint | steps logged | differences |",
-        "|---|--:|" + "--:|" * (len(MOMENTS) + 3),
+        "|---|---|--:|" + "--:|" * (len(MOMENTS) + 3),
     ]
-    for name, (course, wrong) in results.items():
+    for (name, way), (course, wrong) in results.items():
         counts = Counter(course.kills)
         cells = [
             len(course.kills),
@@ -213,20 +215,20 @@ def report(results: dict[str, tuple[Course, list[str]]]) -> str:
             course.while_saving,
             course.logged,
         ]
-        lines.append(f"| {name} | {' | '.join(map(str, cells))} | {len(wrong)} |")
+        lines.append(f"| {name} | {way} | {' | '.join(map(str, cells))} | {len(wrong)} |")
     lines += [
         "",
         "*Steps logged* counts those that were taken again after a kill; all of them are compared. *Differences*",
         "counts steps whose loss or norm is not that of the run in one piece to the bit, steps that are missing, and",
         "a last checkpoint whose shards and moments are not the same bytes.",
         "",
-        *(f"* {name}: {text}" for name, (_, wrong) in results.items() for text in wrong),
+        *(f"* {name}, {way}: {text}" for (name, way), (_, wrong) in results.items() for text in wrong),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 if __name__ == "__main__":
-    found = {name: proven(name) for name in names()}
+    found = {(name, way): proven(name, way) for name in names() for way in WAYS}
     text = report(found)
     print(text)
     if "--write" in sys.argv:

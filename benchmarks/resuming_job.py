@@ -1,9 +1,10 @@
 """A small training job that can be killed: it goes on from its latest checkpoint and saves every two steps.
 
-    python benchmarks/resuming_job.py JOB FOLDER STEPS [--never-save]
+    python benchmarks/resuming_job.py JOB FOLDER STEPS [--never-save] [--background]
 
 Its ranks are forked, as those of ``meshwright run``. ``FOLDER/metrics.jsonl`` gets a line for each step with its loss
-and its norm of gradients, ``FOLDER/checkpoints`` the checkpoints. With ``--never-save`` only the last step is saved.
+and its norm of gradients, ``FOLDER/checkpoints`` the checkpoints. With ``--never-save`` only the last step is saved,
+with ``--background`` checkpoints are saved while the next steps run.
 """
 
 import json
@@ -17,15 +18,12 @@ sys.path.insert(0, str(HERE.parent / "tests" / "runtime"))
 from local_plans import Small, batch, micro_batches, small  # noqa: E402
 from tiny_models import tiny  # noqa: E402
 
-from meshwright.runtime.checkpoint import (  # noqa: E402
-    latest_checkpoint,
-    prune_checkpoints,
-    restore_checkpoint,
-    save_checkpoint,
-)
+from meshwright.runtime.checkpoint import latest_checkpoint, restore_checkpoint  # noqa: E402
 from meshwright.runtime.executor.rank import Job, Rank, rank_of  # noqa: E402
 from meshwright.runtime.launch.forked_ranks import run_locally  # noqa: E402
 from meshwright.runtime.state.step_options import StepOptions  # noqa: E402
+from meshwright.runtime.training.options import TrainingOptions  # noqa: E402
+from meshwright.runtime.training.save_checkpoint import CheckpointSaver  # noqa: E402
 from meshwright.runtime.weights.random_tensors import random_tensors  # noqa: E402
 
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -53,7 +51,7 @@ JOBS: Mapping[str, tuple[str, Callable[[], Small]]] = {
 """Precision and plan of each job."""
 
 
-def main(name: str, folder: Path, steps: int, save_every: int) -> None:
+def main(name: str, folder: Path, steps: int, save_every: int, background: bool = False) -> None:
     """Run a job to its end, from wherever it is."""
     precision, plan = JOBS[name]
     case = plan()
@@ -65,12 +63,14 @@ def main(name: str, folder: Path, steps: int, save_every: int) -> None:
             latest = latest_checkpoint(folder / CHECKPOINTS)
             if latest:
                 restore_checkpoint(latest, rank)
+            options = TrainingOptions(steps=steps, keep_last=KEEP, checkpoint_async=background)
+            saver = CheckpointSaver(rank, folder / CHECKPOINTS, options, store)
+            rank.interpreter.states.before_step = saver.before_optimizer
             for step in range(rank.interpreter.states.optimizer.step + 1, steps + 1):
                 _step(case, rank, step, folder / METRICS)
                 if step == steps or (save_every and step % save_every == 0):
-                    save_checkpoint(folder / CHECKPOINTS, rank, {"steps": steps})
-                    if place.rank == 0:
-                        prune_checkpoints(folder / CHECKPOINTS, KEEP)
+                    saver.save({"steps": steps})
+            saver.finish()
 
     run_locally(work, case.program.parts.ranks, LIMIT_S, lambda what, part: None)
 
@@ -85,4 +85,5 @@ def _step(case: Small, rank: Rank, step: int, metrics: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), 0 if "--never-save" in sys.argv else SAVE_EVERY)
+    every = 0 if "--never-save" in sys.argv else SAVE_EVERY
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), every, "--background" in sys.argv)

@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("kills", "while_saving", "wrong", "undisturbed"),
     [
-        (20, 3, [], True),
-        (19, 3, [], False),
-        (20, 2, [], False),
-        (20, 3, ["the last checkpoint differs"], False),
+        (34, 17, [], True),
+        (33, 17, [], False),
+        (34, 16, [], False),
+        (34, 17, ["the last checkpoint differs"], False),
     ],
 )
 def test_a_killed_job_is_undisturbed(kills, while_saving, wrong, undisturbed, monkeypatch):
