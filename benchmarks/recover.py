@@ -23,9 +23,10 @@ from meshwright import __version__
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / ".cache" / "recover"
-for folder in (".", "runtime", "runtime/checkpoint", "runtime/plan_sets"):
+for folder in ("../benchmarks/recover", ".", "runtime", "runtime/checkpoint", "runtime/plan_sets"):
     sys.path.append(str(HERE.parent / "tests" / folder))
 
+from background_saves import STEPS_OF_A_SAVE, background_saves  # noqa: E402
 from checkpoint_pairs import largest_error, whole_run  # noqa: E402
 from reshard_plans import FAMILIES  # noqa: E402
 
@@ -71,7 +72,18 @@ def pairs_table(errors: dict[tuple[str, str], dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def page(errors: dict[tuple[str, str], dict[str, float]], large: dict[str, Any]) -> str:
+def saves_table(saves: dict[str, dict[str, float]]) -> str:
+    """Both ways of saving: how long it lasts, and how long the run waits."""
+    lines = ["| saved | step | a checkpoint lasts | the run waits | of a step |", "|---|--:|--:|--:|--:|"]
+    for way, of in saves.items():
+        seconds = " | ".join(f"{of[name] * 1e3:.1f} ms" for name in ("step_s", "lasted_s", "blocked_s"))
+        lines.append(f"| {way} | {seconds} | {of['blocked_s'] / of['step_s']:.1%} |")
+    return "\n".join(lines)
+
+
+def page(
+    errors: dict[tuple[str, str], dict[str, float]], large: dict[str, Any], saves: dict[str, dict[str, float]]
+) -> str:
     """The page."""
     every = [error for found in errors.values() for error in found.values()]
     shard, peak, read = (large[key] / 1e9 for key in ("shard_bytes", "peak_bytes", "bytes_read"))
@@ -102,6 +114,14 @@ process of its own (`benchmarks/recover/large_restore.py`), with digests.
 | peak memory of the process | {peak:.2f} GB, {peak / shard:.2f} times the shard (limit {MEMORY_LIMIT}) |
 | read from {large["files_read"]} files | {read:.2f} GB in {large["chunks_read"]} chunks, {read / shard:.2f} times |
 | read twice | {large["bytes_read_twice"]} bytes |
+
+## Saving in the background
+
+Two ranks on a CPU (fp32, zero1) save to a disk that is slowed until a checkpoint lasts {STEPS_OF_A_SAVE} steps; medians
+of five checkpoints. Without a slowed disk copying is all that could make the run wait
+(`benchmarks/recover/background_saves.py`).
+
+{saves_table(saves)}
 """
 
 
@@ -118,7 +138,7 @@ def main() -> None:
         for source in plans
     }
     large = kept("large", large_restore)
-    text = page(errors, large)
+    text = page(errors, large, kept("background saves", background_saves))
     print(text)
     if "--write" in sys.argv[1:]:
         (HERE / "recover.md").write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ question without an answer raises InfeasibleError. Options that write a file tak
 
 from meshwright.cli.terminal.answer import Answer
 from meshwright.python_api.paths import PathLike
-from meshwright.python_api.planning import (
+from meshwright.python_api.plans import (
     Constants,
     calibrate,
     check,

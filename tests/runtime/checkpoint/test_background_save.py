@@ -14,7 +14,7 @@ from tiny_models import tiny
 from meshwright.errors import InputError
 from meshwright.runtime.checkpoint import latest_checkpoint, save_checkpoint
 from meshwright.runtime.checkpoint.background_save import BackgroundSave, HostBuffer, SaveOptions
-from meshwright.runtime.checkpoint.shard_writer import ShardWriter
+from meshwright.runtime.checkpoint.shard_output import ShardWriter
 
 PLANS = {
     "zero3": (
@@ -128,7 +128,7 @@ def test_its_pieces_are_written_as_one_file(tmp_path):
     from safetensors.torch import load_file
 
     from meshwright.program.rank_units.unit_layout import Tensor
-    from meshwright.runtime.checkpoint.shard_writer import in_file_order, write_shard
+    from meshwright.runtime.checkpoint.shard_output import in_file_order, write_shard
     from meshwright.runtime.checkpoint.stored_stretch import Stretch
 
     def stretch(name, values):

@@ -27,13 +27,12 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import InputError, Problem, attempted
-from meshwright.runtime.checkpoint.all_or_none import all_or_none
 from meshwright.runtime.checkpoint.exchange_states import ENTRY, GRADIENT
 from meshwright.runtime.checkpoint.manifest import StoredFile
 from meshwright.runtime.checkpoint.run_folder import abandon, begin, unfinished, write_errors
 from meshwright.runtime.checkpoint.save import finish, manifest_of
 from meshwright.runtime.checkpoint.shard_files import BUFFER, rank_file, stretches
-from meshwright.runtime.checkpoint.shard_writer import ShardWriter, bytes_of, in_file_order, pieces_of
+from meshwright.runtime.checkpoint.shard_output import ShardWriter, bytes_of, in_file_order, pieces_of
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
@@ -80,7 +79,7 @@ class HostBuffer:
 
 @dataclass(frozen=True)
 class SaveOptions:
-    """How a checkpoint is saved in the background.
+    """Limits and places of a checkpoint that is saved in the background.
 
     ``buffer_bytes``: most bytes of a rank's copies on the host; None: its shard. ``local``: a folder on a disk of the
     host that files are written to first.
@@ -91,7 +90,7 @@ class SaveOptions:
 
 
 class BackgroundSave:
-    """A checkpoint that is being saved. ``number`` tells the saves of a run apart; all ranks count alike."""
+    """The saving of one checkpoint. ``number`` is its number among those of the run, on all ranks alike."""
 
     def __init__(
         self,
@@ -101,20 +100,18 @@ class BackgroundSave:
         store: dist.Store,
         options: SaveOptions,
         number: int,
+        committed: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin to save; every rank calls it between steps. ``facts`` must be JSON; rank 0's are stored.
 
-        Raises InputError on all ranks if the folder cannot be made.
+        It waits for no other rank and no disk. The first rank calls ``committed`` when the checkpoint is complete.
         """
         assert rank.interpreter.states.settled, "a step is still to be validated"
         rank.interpreter.states.synchroniser.settle()
         self.folder, self.rank, self.store, self.options = folder, rank, store, options
         self.step, self.first = rank.interpreter.states.optimizer.step, rank.place.rank == 0
         self.manifest, self.key = manifest_of(rank, facts, {}), f"checkpoint {number}"
-        self.begun_s, self.lasted_s = monotonic(), 0.0
-        all_or_none(
-            rank, "beginning of a checkpoint", lambda: begin(folder, self.step) if self.first else None
-        )
+        self.begun_s, self.lasted_s, self._committed = monotonic(), 0.0, committed
         own = [of for of in stretches(rank) if of.owner == rank.place.rank]
         self.stretches = in_file_order([_at_once(of) for of in own])
         shard = sum(of.length * of.memory[0].dtype.itemsize for of in own)
@@ -140,8 +137,8 @@ class BackgroundSave:
             thread.join()
         answer = self._heard(f"{self.key} committed", self.rank.job.timeout_s)
         self.lasted_s = monotonic() - self.begun_s if not self.lasted_s else self.lasted_s
-        if answer["problems"]:
-            raise InputError([Problem(**problem) for problem in answer["problems"]])
+        if problems := _problems(answer):
+            raise InputError(problems)
         return Path(answer["path"])
 
     def _copy(self) -> None:
@@ -155,7 +152,12 @@ class BackgroundSave:
     def _write(self) -> None:
         """Write what is copied, and tell the others; the first rank commits when it has heard from all."""
         problems: list[Problem] = []
-        files = attempted(self._written, problems) or {}
+        if self.first:
+            attempted(lambda: begin(self.folder, self.step), problems)
+            self._tell(f"{self.key} begun", problems=problems)
+        else:
+            problems += _problems(self._heard(f"{self.key} begun", self.rank.job.timeout_s))
+        files = {} if problems else attempted(self._written, problems) or {}
         if problems:
             self.buffer.drop()
         self._tell(f"{self.key} {self.rank.place.rank}", files=_data(files), problems=problems)
@@ -187,7 +189,8 @@ class BackgroundSave:
             self._heard(f"{self.key} {rank}", self.rank.job.timeout_s)
             for rank in range(self.rank.place.ranks)
         ]
-        problems = [Problem(**problem) for of_rank in everyone for problem in of_rank["problems"]]
+        found = {str(problem): problem for of_rank in everyone for problem in _problems(of_rank)}
+        problems = list(found.values())
         path = None
         if not problems:
             files = {
@@ -196,6 +199,7 @@ class BackgroundSave:
                 for name, of in of_rank["files"].items()
             }
             path = attempted(lambda: finish(self.folder, replace(self.manifest, files=files)), problems)
+            attempted(self._committed, problems)
         if problems:
             abandon(self.folder, self.step)
         self.lasted_s = monotonic() - self.begun_s
@@ -215,6 +219,10 @@ class BackgroundSave:
                 return {"problems": [problem.to_json()], "files": {}, "path": None}
             sleep(GLANCE_S)
         return json.loads(self.store.get(key))
+
+
+def _problems(answer: Mapping[str, Any]) -> list[Problem]:
+    return [Problem(**problem) for problem in answer["problems"]]
 
 
 def _at_once(stretch: Stretch) -> Stretch:

@@ -14,7 +14,7 @@ from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts,
 from meshwright.runtime.checkpoint.manifest import DIGEST, MANIFEST, Manifest, StoredFile, digest_line
 from meshwright.runtime.checkpoint.run_folder import abandon, begin, commit, unfinished, write_errors
 from meshwright.runtime.checkpoint.shard_files import rank_file, stretches
-from meshwright.runtime.checkpoint.shard_writer import write_shard
+from meshwright.runtime.checkpoint.shard_output import write_shard
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
 

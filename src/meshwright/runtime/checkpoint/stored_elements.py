@@ -144,7 +144,7 @@ class ReshardedReading:
 
 
 def stored_states(stretch: Stretch, *, outer: bool) -> tuple[str, ...]:
-    """Return the stored states to read a stretch from, the best first; none if it begins anew."""
+    """Return the stored states to read a stretch from, the best first; none for one that starts from zero."""
     of = stretch.state.removeprefix(COPY)
     if of in (PARAMETER, ANCHOR) or (of.startswith(f"{ENTRY}.") and of.endswith(f".{ANCHOR}")):
         return ANCHOR, PARAMETER

@@ -50,7 +50,9 @@ class CheckpointSaver:
             buffer = self.options.checkpoint_buffer_gib
             how = SaveOptions(None if buffer is None else int(buffer * GIB), self.options.checkpoint_local)
             self._begun += 1
-            self._running = BackgroundSave(self.folder, self.rank, facts, self.store, how, self._begun)
+            self._running = BackgroundSave(
+                self.folder, self.rank, facts, self.store, how, self._begun, self._remove_old
+            )
 
     def before_optimizer(self) -> None:
         """Wait until what is being saved is copied, so that the optimizer may change it."""
@@ -66,7 +68,6 @@ class CheckpointSaver:
             running, self._running = self._running, None
             self.saved = running.finish()
             self.lasted_s.append(running.lasted_s)
-            self._remove_old()
 
     @property
     def median_blocked_s(self) -> float | None:
