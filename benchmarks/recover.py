@@ -118,7 +118,7 @@ process of its own (`benchmarks/recover/large_restore.py`), with digests.
 ## Saving in the background
 
 Two ranks on a CPU (fp32, zero1) save to a disk that is slowed until a checkpoint lasts {STEPS_OF_A_SAVE} steps; medians
-of five checkpoints. Without a slowed disk copying is all that could make the run wait
+of four checkpoints. Without a slowed disk copying is all that could make the run wait
 (`benchmarks/recover/background_saves.py`).
 
 {saves_table(saves)}

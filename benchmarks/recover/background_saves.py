@@ -14,13 +14,13 @@ from meshwright.runtime.checkpoint.shard_output import ShardWriter
 from meshwright.runtime.training.options import TrainingOptions
 from meshwright.runtime.training.save_checkpoint import CheckpointSaver
 
-STEPS_OF_A_SAVE, SAVES, APART = 5, 5, 8
+STEPS_OF_A_SAVE, SAVES, APART = 5, 4, 6
 """Steps that the slowed disk takes for a checkpoint; checkpoints, and steps from one to the next."""
 CASE = small(
     tiny("llama", hidden_size=256, intermediate_size=512, head_dim=64),
     sharding="zero1",
     dp_shard=2,
-    global_batch=64,
+    global_batch=32,
 )
 
 
