@@ -23,6 +23,8 @@ ON = "h100-sxm-80gb x 8"
 FUNCTIONS = sorted(set(mw.__all__) - {"Answer", "InfeasibleError", "InputError"})
 
 
+PROGRAMS = re.compile(r"\.target_checks\.scripts|\.launchers\.scripts")
+"""Programs that run in the Python of something else."""
 SERVING = "web"
 """It answers nothing itself, and runs until it is ended."""
 
@@ -104,7 +106,7 @@ def without_times(data):
 
 def import_all():
     for module in walk_packages(mw.__path__, "meshwright."):
-        if not module.name.endswith("__main__") and ".target_checks.scripts" not in module.name:
+        if not module.name.endswith("__main__") and not PROGRAMS.search(module.name):
             import_module(module.name)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "meshwright"
-PARSERS = PACKAGE / "frameworks" / "target_checks" / "scripts"
+PROGRAMS = {PACKAGE / "frameworks" / "target_checks" / "scripts", PACKAGE / "launchers" / "scripts"}
 
 
 def modules() -> list[Path]:
-    """Every module of the package, without the programs that run in the Python of an export's target."""
-    return sorted(path for path in PACKAGE.rglob("*.py") if PARSERS not in path.parents)
+    """Every module of the package, without the programs that run in the Python of an export's target or of a job."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.parent not in PROGRAMS)
 
 
 def module_name(path: Path) -> str:

@@ -102,7 +102,8 @@ THIRD_PARTY = {
     "tokenizers": {"runtime"},
     "pydantic": {"plans", "cluster", "stack", "web"},
     "pydantic_core": {"plans"},  # errors of pydantic by their kind
-    "ruamel": {"plans", "cluster"},
+    "ruamel": {"plans", "cluster", "launchers"},
+    "jsonschema": {"launchers"},
     "typer": {"cli", "present"},
     "rich": {"cli", "present", "runtime"},
     "pandas": {"present"},

@@ -8,7 +8,7 @@ import pytest
 from export_cases import case
 from script_runs import run
 
-from meshwright.launchers.launch_script import job_for
+from meshwright.launchers.job_nodes import job_for
 
 
 def test_launch_hands_all_arguments_to_torchrun(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from export_cases import case, short_plans
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from launcher_cases import FILES, documents, faults, launched, of_kind
+from launcher_cases import FILES, launched, of_kind
 
 from meshwright.cluster.load import load_cluster
 from meshwright.errors import InputError, UnsupportedError
@@ -18,9 +18,10 @@ from meshwright.frameworks.exporting.export_result import Export
 from meshwright.frameworks.exporting.launcher_files import launch_files
 from meshwright.launchers import LAUNCHERS
 from meshwright.launchers.accelerators import accelerators
+from meshwright.launchers.job_nodes import IMAGE, job_for
 from meshwright.launchers.kubernetes import MOUNT, object_name
-from meshwright.launchers.launch_script import job_for
-from meshwright.launchers.launcher import IMAGE
+from meshwright.launchers.parsers.check_files import documents, schema_faults
+from meshwright.launchers.rayjob import PROGRAM
 from meshwright.launchers.skypilot import skypilot
 from meshwright.launchers.yaml_text import yaml_documents
 
@@ -40,7 +41,7 @@ def test_every_file_fits_the_schema_of_its_launcher(launcher, target, this):
     (path,) = [path for path in export.files if path.endswith(FILES[launcher])]
     found = documents(export.files[path])
     assert found
-    assert [fault for document in found for fault in faults(document)] == []
+    assert [fault for document in found for fault in schema_faults(document)] == []
 
 
 @pytest.mark.parametrize("launcher", FILES)
@@ -53,8 +54,8 @@ def test_the_schemas_catch_an_added_key_at_every_level(launcher):
             for key in path:
                 inner = inner[key]
             inner["tpyo"] = 1
-            if path[-1:] not in (["nodeSelector"], ["limits"], ["data"]):
-                assert faults(spoilt), path
+            if path[-1:] not in (["nodeSelector"], ["limits"], ["data"], ["rayStartParams"]):
+                assert schema_faults(spoilt), path
 
 
 def _mappings(value, path=()):
@@ -70,7 +71,7 @@ def _mappings(value, path=()):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_nodes_and_devices_are_those_of_the_job(launcher):
     this = case(devices="b200 x 32", layout={"dp_shard": 32}, sharding="zero1")
-    text = next(t for p, t in launched(this, launcher).files.items() if Path(p).name.startswith("job."))
+    text = launched(this, launcher).files[f"megatron/{FILES.get(launcher, 'job.sbatch')}"]
     if launcher == "sbatch":
         assert "#SBATCH --nodes=4" in text
         assert "#SBATCH --gpus-per-node=8" in text
@@ -82,6 +83,15 @@ def test_nodes_and_devices_are_those_of_the_job(launcher):
         assert (spec["trainer"]["numNodes"], spec["trainer"]["numProcPerNode"]) == (4, 8)
         assert spec["trainer"]["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
         assert _patched_pod(spec)["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-B200"}
+    elif launcher == "rayjob":
+        spec = of_kind(text, "RayJob")["spec"]
+        (workers,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+        pod = workers["template"]["spec"]
+        assert {workers[name] for name in ("replicas", "minReplicas", "maxReplicas")} == {4}
+        assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-B200"}
+        assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+        assert "--nodes 4 --processes 1 --gpus 8 -- bash" in spec["entrypoint"]
+        assert "nodeSelector" not in spec["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     else:
         worker = _worker(text)
         assert (worker["parallelism"], worker["completions"], worker["completionMode"]) == (4, 4, "Indexed")
@@ -123,7 +133,11 @@ def test_files_of_other_launchers_go_and_scripts_stay(launcher):
     this = case(sharding="zero1")
     export, job = this.to("megatron"), job_for(this.cluster, this.model.name)
     found = launch_files(export, job, launcher)
-    assert set(found.files) == {"megatron/args.sh", "megatron/launch.sh", f"megatron/{FILES[launcher]}"}
+    program = {f"megatron/{PROGRAM}"} if launcher == "rayjob" else set()
+    assert (
+        set(found.files)
+        == {"megatron/args.sh", "megatron/launch.sh", f"megatron/{FILES[launcher]}"} | program
+    )
     assert found.files["megatron/launch.sh"] == export.files["megatron/launch.sh"]
     assert launch_files(launch_files(export, job, "jobset"), job, launcher) == found
     assert (found.target, found.release, found.refused) == (export.target, export.release, export.refused)
@@ -149,7 +163,7 @@ def test_the_image_is_refused_until_it_is_set_and_the_top_says_so(launcher):
     top = [line for line in text.splitlines() if line.startswith("#")]
     assert top[0].startswith("# meshwright")
     assert any(IMAGE in line and "Set first" in line for line in top)
-    assert text.count(IMAGE) == 2
+    assert text.count(IMAGE) == (3 if launcher == "rayjob" else 2)
     assert IMAGE.lower() != IMAGE
 
 
@@ -241,10 +255,10 @@ def test_names_are_names_for_every_launcher(name):
     this = case()
     job = replace(job_for(this.cluster, name), name=name)
     (text,) = skypilot("# top", job, {}).values()
-    assert [fault for task in documents(text) for fault in faults(task)] == []
-    for launcher in ("trainjob", "jobset"):
-        (text,) = LAUNCHERS[launcher]("# top", job, {"launch.sh": "echo\n"}).values()
-        assert [fault for document in documents(text) for fault in faults(document)] == []
+    assert [fault for task in documents(text) for fault in schema_faults(task)] == []
+    for launcher in ("trainjob", "jobset", "rayjob"):
+        text = LAUNCHERS[launcher]("# top", job, {"launch.sh": "echo\n"})[FILES[launcher]]
+        assert [fault for document in documents(text) for fault in schema_faults(document)] == []
 
 
 @given(

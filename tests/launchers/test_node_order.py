@@ -10,7 +10,7 @@ from meshwright.cluster.load import load_cluster
 from meshwright.errors import UnsupportedError
 from meshwright.frameworks.exporting.launcher_files import launch_files
 from meshwright.launchers import LAUNCHERS, ORDERING
-from meshwright.launchers.launch_script import host_order, job_for
+from meshwright.launchers.job_nodes import host_order, job_for
 
 LAYOUT = {"dp_shard": 8, "tp": 2}
 

@@ -2,6 +2,7 @@
 
 from meshwright.launchers.jobset import jobset
 from meshwright.launchers.launcher import Launcher
+from meshwright.launchers.rayjob import rayjob
 from meshwright.launchers.skypilot import skypilot
 from meshwright.launchers.slurm import sbatch
 from meshwright.launchers.trainjob import trainjob
@@ -11,6 +12,7 @@ LAUNCHERS: dict[str, Launcher] = {
     "skypilot": skypilot,
     "trainjob": trainjob,
     "jobset": jobset,
+    "rayjob": rayjob,
 }
 ORDERING = ("sbatch",)
 """Launchers that start nodes in a plan's order."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from meshwright.errors import Problem, UnsupportedError
-from meshwright.launchers.launch_script import Job
+from meshwright.launchers.job_nodes import Job
 
 
 @dataclass(frozen=True, slots=True)

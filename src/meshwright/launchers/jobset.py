@@ -6,9 +6,8 @@ The pods have names in DNS: pod i of job j is NAME-workers-j-i.NAME. Source: kub
 
 from collections.abc import Mapping
 
+from meshwright.launchers.job_nodes import Job
 from meshwright.launchers.kubernetes import devices, manifest_file, object_name, pod, start_text
-from meshwright.launchers.launch_script import Job
-from meshwright.launchers.launcher import IMAGE
 
 
 def jobset(top: str, job: Job, scripts: Mapping[str, str]) -> dict[str, str]:
@@ -29,7 +28,7 @@ def _jobset(job: Job) -> dict[str, object]:
         "kind": "JobSet",
         "metadata": {"name": object_name(job)},
         "spec": {
-            "failurePolicy": {"maxRestarts": 0},
+            "failurePolicy": {"maxRestarts": job.restarts},
             "replicatedJobs": [{"name": "workers", "replicas": 1, "template": {"spec": worker}}],
         },
     }
@@ -45,7 +44,7 @@ def _container(job: Job) -> dict[str, object]:
     }
     return {
         "name": "worker",
-        "image": IMAGE,
+        "image": job.image,
         "command": ["bash", "-c"],
         "args": [start_text("JOB_COMPLETION_INDEX")],
         "env": [{"name": key, "value": value} for key, value in variables.items()],

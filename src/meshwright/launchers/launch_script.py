@@ -6,50 +6,27 @@ belong to a site (addresses, paths, numbers of steps) are shell variables with d
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from meshwright import __version__
-from meshwright.cluster.cluster import Cluster, Device
-from meshwright.cluster.fast_domains import node_devices
-from meshwright.plans.forms.long import LongPlan
+from meshwright.launchers.job_nodes import Job
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Processes of a job: ``devices_per_node`` on each of ``nodes`` nodes, one on each ``device``.
-
-    ``host_order``: the hosts in the order in which ranks fill them, by their numbers in the cluster; None: any.
-    """
-
-    name: str
-    nodes: int
-    devices_per_node: int
-    device: Device
-    host_order: tuple[int, ...] | None = None
-
-
-def job_for(cluster: Cluster, name: str, plan: LongPlan | None = None) -> Job:
-    """Return the nodes of a cluster with one pool; a pool smaller than a node is a part of one node."""
-    pool = cluster.pool
-    count, per_node = pool.count, pool.node.devices
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    nodes = max(1, count // per_node)
-    return Job(
-        name=plain,
-        nodes=nodes,
-        devices_per_node=min(count, per_node),
-        device=pool.device,
-        host_order=None if plan is None else host_order(plan, cluster),
-    )
-
-
-def host_order(plan: LongPlan, cluster: Cluster) -> tuple[int, ...] | None:
-    """Return a plan's ``node_order`` in hosts, of which a scale-up domain may span several; None if it has none."""
-    order = next(iter(plan.layouts.values())).node_order
-    if order is None:
-        return None
-    hosts = node_devices(cluster.pool) // min(cluster.pool.count, cluster.pool.node.devices)
-    return tuple(hosts * node + host for node in order for host in range(hosts))
+LIMIT_S = 300
+"""Seconds before the time limit in which a run saves and ends."""
+REQUEUE = ("#SBATCH --requeue", "#SBATCH --open-mode=append", f"#SBATCH --signal=B:USR1@{LIMIT_S}")
+REQUEUE_AT_LIMIT = (
+    "# Slurm requeues the job after a failed node or a preemption. At the time limit it sends USR1 to this script: the",
+    "# run takes a checkpoint and ends, and the requeued job goes on from it.",
+    "STEP=$! LIMIT=",
+    "trap 'LIMIT=1; kill -TERM \"${STEP}\"' USR1",
+    "STATUS=0",
+    'wait "${STEP}" || STATUS=$?',
+    'if [[ -n "${LIMIT}" ]]; then',
+    '  wait "${STEP}" || true',
+    '  scontrol requeue "${SLURM_JOB_ID}"',
+    "fi",
+    'exit "${STATUS}"',
+)
+"""Shell text that waits for the step of a job that resumes."""
 
 
 def header(target: str, release: str, summary: str, *remarks: str) -> str:
@@ -72,6 +49,8 @@ def torchrun(job: Job, program: Sequence[str]) -> str:
             '--master-port "${MASTER_PORT}"',
         ]
     options = ['--nnodes "${NNODES}"', f"--nproc-per-node {job.devices_per_node}", *meeting]
+    if job.restarts:
+        options.append(f"--max-restarts {job.restarts}")
     return " \\\n  ".join(["exec torchrun", *options, *program])
 
 
@@ -86,8 +65,14 @@ def node_rank_lines(order: tuple[int, ...]) -> list[str]:
     ]
 
 
-def launch_script(top: str, job: Job, body: Sequence[str], sources: Sequence[str] = ("args.sh",)) -> str:
-    """Return ``launch.sh``: run on every node; a single node needs no variable. ``sources``: files to source first."""
+def launch_script(
+    top: str, job: Job, body: Sequence[str], sources: Sequence[str] = ("args.sh",), *, meets: bool = True
+) -> str:
+    """Return ``launch.sh``: run on every node; a single node needs no variable. ``sources``: files to source first.
+
+    ``meets``: the script brings the nodes together; else a launcher has started every rank.
+    """
+    meeting = _meeting_lines(job) if meets else []
     start = [
         "#!/usr/bin/env bash",
         top,
@@ -95,6 +80,14 @@ def launch_script(top: str, job: Job, body: Sequence[str], sources: Sequence[str
         'HERE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"',
         *(f'source "${{HERE}}/{name}"' for name in sources),
         "",
+        *meeting,
+    ]
+    return "\n".join([*start, *body, ""])
+
+
+def _meeting_lines(job: Job) -> list[str]:
+    """Return shell text with the variables that say where nodes meet."""
+    return [
         "# Where the nodes meet; job.sbatch sets these.",
         f'NNODES="${{NNODES:-{job.nodes}}}"',
         'MASTER_ADDR="${MASTER_ADDR:-localhost}"',
@@ -103,7 +96,6 @@ def launch_script(top: str, job: Job, body: Sequence[str], sources: Sequence[str
         *([] if job.host_order is None else node_rank_lines(job.host_order)),
         "",
     ]
-    return "\n".join([*start, *body, ""])
 
 
 def _first_host(job: Job) -> list[str]:
@@ -121,13 +113,15 @@ def sbatch_script(top: str, job: Job, arguments: str = "") -> str:
 
     ``arguments`` is shell text after ``launch.sh``: ``"$@"`` passes the submitted arguments on.
     """
+    start = f'srun --kill-on-bad-exit=1 bash "${{EXPORT_DIR}}/launch.sh" {arguments}'.rstrip()
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={shlex.quote(job.name)}",
         f"#SBATCH --nodes={job.nodes}",
         "#SBATCH --ntasks-per-node=1",
-        f"#SBATCH --gpus-per-node={job.devices_per_node}",
+        *([f"#SBATCH --gpus-per-node={job.devices_per_node}"] if job.accelerated else []),
         "#SBATCH --exclusive",
+        *(REQUEUE if job.restarts else ()),
         top,
         "# Submit from the folder of this file: Slurm runs a copy of it elsewhere.",
         "set -euo pipefail",
@@ -140,6 +134,6 @@ def sbatch_script(top: str, job: Job, arguments: str = "") -> str:
         *_first_host(job),
         'export MASTER_PORT="${MASTER_PORT:-29500}"',
         'export RDZV_ID="${SLURM_JOB_ID}" NNODES="${SLURM_JOB_NUM_NODES}"',
-        f'srun --kill-on-bad-exit=1 bash "${{EXPORT_DIR}}/launch.sh" {arguments}'.rstrip(),
+        *([start] if not job.restarts else [f"{start} &", *REQUEUE_AT_LIMIT]),
     ]
     return "\n".join([*lines, ""])

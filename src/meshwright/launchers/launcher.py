@@ -8,10 +8,7 @@ system knows. Files of launchers are called ``job.…``.
 from collections.abc import Mapping
 from typing import Protocol
 
-from meshwright.launchers.launch_script import Job
-
-IMAGE = "SET-YOUR-IMAGE"
-"""Placeholder of a container's image: capitals are not legal there, so that a job with it is refused."""
+from meshwright.launchers.job_nodes import IMAGE, Job
 
 
 class Launcher(Protocol):
@@ -23,6 +20,14 @@ class Launcher(Protocol):
         Raises UnsupportedError if the launcher cannot express the job.
         """
         ...
+
+
+def image_remarks(job: Job, variables: str) -> tuple[str, ...]:
+    """Return the line of comment about an image that is not set; ``variables`` is the key of a container's own."""
+    if job.image != IMAGE:
+        return ()
+    start = f"Set first: the image ({IMAGE}), with what launch.sh starts in it"
+    return (f"{start}; variables of launch.sh go under {variables}.",)
 
 
 def file_top(top: str, *remarks: str) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from meshwright.launchers.launch_script import Job, sbatch_script
+from meshwright.launchers.job_nodes import Job
+from meshwright.launchers.launch_script import sbatch_script
 
 
 def sbatch(top: str, job: Job, scripts: Mapping[str, str]) -> dict[str, str]:

@@ -9,9 +9,8 @@ patch may not set variables of that container, hence ``trainer.env``. Sources: k
 
 from collections.abc import Mapping
 
+from meshwright.launchers.job_nodes import Job
 from meshwright.launchers.kubernetes import devices, manifest_file, object_name, pod, start_text
-from meshwright.launchers.launch_script import Job
-from meshwright.launchers.launcher import IMAGE
 
 VARIABLES = (
     'export NNODES="${PET_NNODES}" MASTER_ADDR="${PET_MASTER_ADDR}" MASTER_PORT="${PET_MASTER_PORT}"\n'
@@ -33,7 +32,7 @@ def _trainjob(job: Job) -> dict[str, object]:
             "trainer": {
                 "numNodes": job.nodes,
                 "numProcPerNode": job.devices_per_node,
-                "image": IMAGE,
+                "image": job.image,
                 "command": ["bash", "-c"],
                 "args": [VARIABLES + start_text("PET_NODE_RANK")],
                 "env": [{"name": "RDZV_ID", "value": object_name(job)}],

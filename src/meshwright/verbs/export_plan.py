@@ -10,7 +10,7 @@ from meshwright.errors import InputError, Problem, UnsupportedError, nearest
 from meshwright.frameworks.export_targets import TARGET_NAMES, TARGETS
 from meshwright.frameworks.exporting.launcher_files import launch_files
 from meshwright.frameworks.serving.serving_targets import SERVING_TARGETS
-from meshwright.launchers.launch_script import job_for
+from meshwright.launchers.job_nodes import job_for
 from meshwright.plans.files.plan_file import load_any_plan, parse_any_plan
 from meshwright.plans.resolve import with_nouns_from
 from meshwright.plans.serving.resolve_serving import resolve_serving

@@ -100,7 +100,7 @@ def run_script(
     **site: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a written script with a program on PATH that only prints what it was given, a line a word."""
-    programs = folder / "programs"
+    programs = folder / "scripts"
     programs.mkdir()
     for name, text in {program: SAYS, **SLURM}.items():
         (programs / name).write_text(text)

@@ -22,7 +22,7 @@ from meshwright.frameworks.megatron_bridge.recipes import (
 )
 from meshwright.frameworks.option_names import option_names
 from meshwright.launchers import LAUNCHERS
-from meshwright.launchers.launch_script import job_for
+from meshwright.launchers.job_nodes import job_for
 from meshwright.model.zoo_names import zoo_names
 
 PRINTS = '#!/usr/bin/env bash\nprintf "%s\\n" "${CUDA_DEVICE_MAX_CONNECTIONS:-unset}" "$@"\n'
@@ -418,13 +418,13 @@ def test_run_merges_the_file_and_then_the_words(tmp_path):
 def test_every_launcher_carries_run_and_overrides(launcher):
     this = case(sharding="zero1")
     export = launch_files(exported(this), job_for(this.cluster, this.model.name), launcher)
-    (job,) = [text for path, text in export.files.items() if Path(path).name.startswith("job.")]
+    jobs = [text for path, text in export.files.items() if Path(path).name.startswith("job.")]
     assert set(map(Path, ("bridge/overrides.yaml", "bridge/run.py", "bridge/launch.sh"))) <= set(
         map(Path, export.files)
     )
-    if launcher in ("trainjob", "jobset"):
-        assert "  overrides.yaml: |" in job
-        assert "  run.py: |" in job
+    if launcher in ("trainjob", "jobset", "rayjob"):
+        assert "  overrides.yaml: |" in jobs[-1]
+        assert "  run.py: |" in jobs[-1]
 
 
 def test_the_tables_name_what_is_there():

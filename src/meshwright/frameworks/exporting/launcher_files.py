@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from meshwright.errors import InputError, Problem, UnsupportedError, nearest
 from meshwright.frameworks.exporting.export_result import Export
 from meshwright.launchers import LAUNCHERS, ORDERING
-from meshwright.launchers.launch_script import Job
+from meshwright.launchers.job_nodes import Job
 
 SCRIPT = "launch.sh"
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from meshwright.errors import UnsupportedError
-from meshwright.launchers.launch_script import host_order, node_rank_lines
+from meshwright.launchers.job_nodes import host_order
+from meshwright.launchers.launch_script import node_rank_lines
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.rules.stack_limits.meshwright import unsupported_by_runtime
 from meshwright.stack.stack import OWN_STACK

@@ -32,7 +32,8 @@ from meshwright.frameworks.exporting.uniform_plan import UniformPlan, read_unifo
 from meshwright.frameworks.nested_keys import unknown_keys
 from meshwright.frameworks.option_names import Option, assert_known
 from meshwright.frameworks.option_table import nested, written_values
-from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script
+from meshwright.launchers.job_nodes import Job, job_for
+from meshwright.launchers.launch_script import header, launch_script, sbatch_script
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.not_in_this_release import workload_of

@@ -20,7 +20,8 @@ from meshwright.frameworks.megatron_bridge.exporting.plan_to_options import plan
 from meshwright.frameworks.megatron_bridge.options import TABLE
 from meshwright.frameworks.nested_keys import unknown_keys
 from meshwright.frameworks.option_table import nested, written_values
-from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
+from meshwright.launchers.job_nodes import Job, job_for
+from meshwright.launchers.launch_script import header, launch_script, sbatch_script, torchrun
 from meshwright.launchers.yaml_text import yaml_documents
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan

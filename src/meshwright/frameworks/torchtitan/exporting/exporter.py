@@ -15,7 +15,8 @@ from meshwright.frameworks.option_names import Option, assert_known, bash_array
 from meshwright.frameworks.option_table import written_options
 from meshwright.frameworks.torchtitan.exporting.plan_to_options import local_batch, plan_refusals
 from meshwright.frameworks.torchtitan.options import CONFIG, MODULE, TABLE
-from meshwright.launchers.launch_script import Job, header, job_for, launch_script, sbatch_script, torchrun
+from meshwright.launchers.job_nodes import Job, job_for
+from meshwright.launchers.launch_script import header, launch_script, sbatch_script, torchrun
 from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.stack_limits.stack_models import rows_of
