@@ -97,5 +97,5 @@ $(SITE): pyproject.toml | $(BIN)/pip
 	@touch $(CORE) $@
 
 $(ORACLES): $(DEV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,run,oracles]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,run,oracles,ray]'
 	@touch $@

@@ -60,13 +60,14 @@ def folder(tmp_path_factory):
     write(place / "other.yaml", plan_text(recompute="full"))
     small = {"model": "llama-3.2-1b", "cluster": "h100-sxm-80gb x 2", "layout": "{dp_shard: 2}"}
     write(place / "small.yaml", plan_text(**small))
+    write(place / "ours.yaml", plan_text(**small, stack="meshwright"))
     run("export", place / "plan.yaml", "--to", "megatron", "-o", place / "megatron")
     return place
 
 
 def cases(place):
     """Return calls: function, positional arguments, keywords; and the words of the same command."""
-    plan, other, small = (str(place / f"{name}.yaml") for name in ("plan", "other", "small"))
+    plan, other, small, ours = (str(place / f"{name}.yaml") for name in ("plan", "other", "small", "ours"))
     sizes = {"seq_len": 4096, "global_batch": 64}
     return {
         "plan": (["llama-3.1-8b"], {"on": ON, **sizes, "top": 1, "keep": ["pp=1", "cp=1", "recompute=full"]}),
@@ -79,6 +80,7 @@ def cases(place):
         "explain": ([plan], {"against": other}),
         "report": ([small], {"no_search": True, "tokens": "1T"}),
         "export": ([plan], {"to": "megatron"}),
+        "launch": ([ours], {"on": "kubernetes", "storage": "/shared", "dry_run": True}),
         "import_file": (
             [str(place / "megatron" / "megatron" / "args.sh")],
             {"model": "llama-3.1-8b", "on": ON},

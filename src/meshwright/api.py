@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from meshwright.verbs.convert import Converted
     from meshwright.verbs.import_ import Imported, ImportRequest
     from meshwright.verbs.ingest import Ingested
+    from meshwright.verbs.launch.launch_plan import Launch
+    from meshwright.verbs.launch.launch_request import LaunchRequest
     from meshwright.verbs.measure import Measured, Progress
     from meshwright.verbs.plan.clusters.choose_cluster import Choice
     from meshwright.verbs.plan.clusters.choose_model import ModelChoice
@@ -263,6 +265,16 @@ def export(
     from meshwright.verbs.export_plan import exported
 
     return exported(path, to, launcher, check, python)
+
+
+def launch(path: PlanSource, request: "LaunchRequest") -> "Launch":
+    """Return the files of a job that runs a plan on a cluster, accepted by their schemas and parsers.
+
+    Raises InputError with all that is wrong, and InfeasibleError where a file is refused.
+    """
+    from meshwright.verbs.launch.launch_plan import prepared
+
+    return prepared(path, request)
 
 
 def import_file(path: str | Path, wanted: "ImportRequest") -> "Imported":

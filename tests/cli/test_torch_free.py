@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import command_line
 import pytest
@@ -111,6 +112,7 @@ VERBS = {
     "export": ["PLAN", "--to", "megatron"],
     "import": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 8"],
     "check": ["FOREIGN", "--model", "llama-3.2-1b", "--on", "h100-sxm-80gb x 2"],
+    "launch": ["OURS", "--on", "kubernetes", "--storage", "/shared", "--dry-run"],
     "measure": ["--collective-tests", "TESTS", "--on", "h100-sxm-80gb x 16"],
     "probe": ["SMALL"],
     "ingest": ["LOG"],
@@ -127,7 +129,11 @@ def _run(code, *arguments):
 
 
 def test_verbs_load_nothing_heavy(plan_file, small_file, runs_file, own_file, foreign_files):
+    ours = Path(small_file).with_name("ours.yaml")
+    text = Path(small_file).read_text(encoding="utf-8")
+    ours.write_text(text.replace("stack: deepspeed", "stack: meshwright"), encoding="utf-8")
     files = {"PLAN": plan_file, "SMALL": small_file, "RUNS": runs_file, "OWN": own_file, **foreign_files}
+    files["OURS"] = str(ours)
     commands = [
         [verb, *(files.get(argument, argument) for argument in arguments), *form]
         for verb, arguments in VERBS.items()

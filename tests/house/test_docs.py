@@ -61,9 +61,12 @@ def test_commands_in_the_documentation_exist():
     options = {verb.name: {n for p in verb.parameters for n in p.names} for verb in command_line.verbs()}
     used = re.findall(r"^meshwright +([a-z]\S*)(.*)$", shell, re.MULTILINE)
     assert used
+    option = re.compile(r"(?<!\S)(--?[a-z][a-z-]*)")
     for verb, rest in used:
         assert verb in options, f"meshwright {verb} is no verb"
-        assert set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest)) <= options[verb] | {"--help"}, rest
+        own, _, of_run = rest.partition(" -- ")
+        assert set(option.findall(own)) <= options[verb] | {"--help"}, rest
+        assert set(option.findall(of_run)) <= options["run"], rest
 
 
 def test_make_targets_in_the_documentation_exist():

@@ -14,7 +14,19 @@ FROZEN = ROOT / "tests" / "house" / "cli_options.txt"
 VERBS = [
     *("plan", "describe", "models", "devices", "stacks", "predict", "compare"),
     *("explain", "report", "export", "import", "check"),
-    *("verify", "run", "convert", "measure", "probe", "ingest", "validate", "calibrate", "schedule", "web"),
+    *(
+        "verify",
+        "run",
+        "launch",
+        "convert",
+        "measure",
+        "probe",
+        "ingest",
+        "validate",
+        "calibrate",
+        "schedule",
+        "web",
+    ),
 ]
 
 

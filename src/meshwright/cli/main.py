@@ -21,6 +21,7 @@ from meshwright.cli import (
     export,
     import_,
     ingest,
+    launch,
     list_catalogue,
     measure,
     plan,
@@ -61,6 +62,7 @@ app.command("import", cls=NamingCommand)(import_.import_)
 app.command("check", cls=NamingCommand)(check.check)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("launch", cls=NamingCommand)(launch.launch)
 app.command("convert")(convert.convert)
 app.command("measure")(measure.measure)
 app.command("probe")(probe.probe)

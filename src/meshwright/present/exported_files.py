@@ -5,10 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
+def print_files(files: Mapping[str, str], folder: str | None) -> None:
+    """Print the paths of files in a folder, or their texts."""
+    for name, text in files.items():
+        print(f"{folder}/{name}" if folder else f"# ==== {name} ====\n{text}", flush=True)
+
+
 def render_export(data: dict[str, Any], folder: str | None) -> None:
     """Print an export in its JSON form; what the target cannot express goes to standard error."""
-    for name, text in data["files"].items():
-        print(f"{folder}/{name}" if folder else f"# ==== {name} ====\n{text}", flush=True)
+    print_files(data["files"], folder)
     if "check" in data:
         for line in _RENDERED[data["check"]["by"]](data["check"]):
             print(line, file=sys.stderr)

@@ -24,7 +24,7 @@ from meshwright.python_api.plans import (
     stacks,
     validate,
 )
-from meshwright.python_api.runs import convert, ingest, measure, probe, run, verify
+from meshwright.python_api.runs import convert, ingest, launch, measure, probe, run, verify
 
 __all__ = [
     "Answer",
@@ -40,6 +40,7 @@ __all__ = [
     "export",
     "import_file",
     "ingest",
+    "launch",
     "measure",
     "models",
     "plan",

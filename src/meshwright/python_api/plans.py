@@ -10,8 +10,9 @@ from meshwright.cli.options.framework_file_options import import_request
 from meshwright.cli.schedule import answered, refuse_unused
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.calibration_answer import calibrated
+from meshwright.cli.terminal.import_answer import imported
 from meshwright.cli.terminal.notebook_progress import notebook_progress
-from meshwright.cli.terminal.output import check_writable, write_all, write_tree, write_whole
+from meshwright.cli.terminal.output import write_tree, write_whole
 from meshwright.cli.terminal.report_answer import reported
 from meshwright.cli.terminal.search_answer import planned, several
 from meshwright.cli.terminal.validation_answer import validated
@@ -19,7 +20,6 @@ from meshwright.errors import InputError, Problem
 from meshwright.present.catalogue_tables import render_devices, render_models, render_stacks
 from meshwright.present.description import render_description
 from meshwright.present.exported_files import render_export
-from meshwright.present.imported_plan import render_import
 from meshwright.present.plan_answers.check_result import render_check
 from meshwright.present.plan_answers.comparison import render_comparison
 from meshwright.present.plan_answers.prediction import render_report
@@ -267,18 +267,7 @@ def import_file(
 ) -> Answer:
     """Read another framework's file as a plan; its values give way to the keywords."""
     request = import_request(model, on, seq_len, global_batch, stack, from_, several(variable))
-    path = None if output is None else Path(output)
-    if path:
-        check_writable(path, "output")
-        if path.exists() and path.samefile(file):
-            raise InputError(
-                Problem("output", str(path), "is the file that is read: it would be lost", "another name")
-            )
-    data = api.import_file(file, request).to_json(path.stem if path else "plan")
-    if path:
-        more_files = {path.with_name(name): text for name, text in data["beside"].items()}
-        write_all({path: data["plan_text"], **more_files})
-    return Answer(data, lambda data: render_import(data, text_of(path)))
+    return imported(file, request, None if output is None else Path(output))
 
 
 def check(

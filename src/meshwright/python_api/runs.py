@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from meshwright import api
+from meshwright.cli.measure import measured_answer
 from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.terminal.answer import Answer
+from meshwright.cli.terminal.launch_answer import launched
 from meshwright.cli.terminal.launcher_ranks import is_first
 from meshwright.cli.terminal.notebook_progress import notebook_progress
-from meshwright.cli.terminal.output import write_all, write_tree, write_whole
+from meshwright.cli.terminal.output import write_tree, write_whole
 from meshwright.cli.terminal.search_answer import several
-from meshwright.errors import InputError, Problem
 from meshwright.present.runs.converted_checkpoint import render_converted
 from meshwright.present.runs.ingested_logs import render_ingest
-from meshwright.present.runs.measured_machine import render_measured
 from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.verification import render_compared, render_verified
@@ -102,23 +102,28 @@ def measure(
 
     ``collective_tests``: output of nccl-tests or rccl-tests, read instead of measuring.
     """
-    tests = several(collective_tests)
-    check_all({"output": output})
-    if tests and not on:
-        rule = "tests of collectives say nothing of devices"
-        raise InputError(Problem("on", None, rule, "on='h100-sxm-80gb x 64'"))
+    tests, file = several(collective_tests), None if output is None else Path(output)
     with notebook_progress() as progress:
-        found = (
-            api.measured_collectives(tests, on or "")
-            if tests
-            else api.measure(budget, processes=processes, on=on, progress=progress)
-        )
-    if found is None:
-        return None
-    if output:
-        raw = {Path(output).with_suffix(".measured.json"): found.raw} if found.raw else {}
-        write_all({Path(output): found.text, **raw})
-    return Answer(found.to_json(), lambda data: render_measured(data, text_of(output)))
+        return measured_answer(file, on, budget, processes, tests, progress)
+
+
+def launch(
+    plan: PathLike,
+    run_options: Iterable[str] = (),
+    *,
+    on: str,
+    storage: str | None = None,
+    image: str | None = None,
+    address: str | None = None,
+    dry_run: bool = False,
+    output: PathLike | None = None,
+) -> Answer:
+    """Start a plan's training on a cluster; ``dry_run`` only writes its files, and these only into ``output``.
+
+    ``run_options`` are words of the command line of ``run``. Raises InfeasibleError where a file is refused or the
+    cluster's program is missing, and RunError where that program fails.
+    """
+    return launched(locals())
 
 
 def probe(plan: PathLike, *, top: int = 3, to: str | None = None, output: PathLike | None = None) -> Answer:

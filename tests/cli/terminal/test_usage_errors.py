@@ -9,6 +9,7 @@ from meshwright.cli.terminal.usage_errors import EXAMPLES
 from meshwright.frameworks.export_targets import TARGET_NAMES
 from meshwright.frameworks.import_formats import FORMATS
 from meshwright.launchers import LAUNCHERS
+from meshwright.verbs.launch.launch_targets import SYSTEMS
 
 VERBS = [verb.name for verb in app.registered_commands]
 NOTHING_NEEDED = ("measure", "models", "devices", "stacks", "web")
@@ -53,7 +54,7 @@ def test_a_missing_argument_of_any_verb_is_a_problem_that_names_it(verb):
         (("check", "f", "--seq-len", "4q", "--json"), "--seq-len", "4q", "--seq-len 8192"),
         (("check", "f", "--json", "--seq-len=4.5k"), "--seq-len", "4.5k", "--seq-len 8192"),
         (("measure", "--json", "--budget", "long"), "--budget", "long", "--budget 8"),
-        (("plann", "m", "--json"), "command", "plann", "did you mean plan or explain?"),
+        (("plann", "m", "--json"), "command", "plann", "did you mean plan or explain or launch?"),
         (("predict", "a", "b", "--json"), "command", "predict a b --json", "meshwright predict PLAN"),
     ],
 )
@@ -71,6 +72,7 @@ def test_what_is_wrong_and_what_would_do(words, field, value, suggestion):
         (("plan", "m", "--on=x", "--batch-range=4..8"), "'--seq-len'. Example: --seq-len 8192\n"),
         (("plan",), "Example: meshwright plan MODEL... --on 'h100-sxm-80gb x 64' --seq-len 8192"),
         (("export", "plan.yaml"), "'--to'. Example: --to megatron"),
+        (("launch", "plan.yaml"), "'--on'. Example: --on slurm"),
         (("plan", "m", "--seq-len", "8q"), "'8q' is not a whole number such as 8192 or 8k"),
     ],
 )
@@ -104,9 +106,10 @@ def test_help_and_version_are_untouched():
 def test_help_names_what_the_tables_hold():
     texts = {
         verb: " ".join(command(verb, "--help").stdout.decode().split())
-        for verb in ("export", "import", "check")
+        for verb in ("export", "import", "check", "launch")
     }
     assert ", ".join(TARGET_NAMES[:-1]) + f" or {TARGET_NAMES[-1]}." in texts["export"]
     assert ", ".join([*LAUNCHERS][:-1]) in texts["export"]
+    assert ", ".join([*SYSTEMS][:-1]) + f" or {[*SYSTEMS][-1]} starts" in texts["launch"]
     for verb in ("import", "check"):
         assert ", ".join([*FORMATS][:-1]) + f" or {[*FORMATS][-1]}." in texts[verb]

@@ -21,6 +21,12 @@ def _launchers() -> Iterable[str]:
     return LAUNCHERS
 
 
+def _systems() -> Iterable[str]:
+    from meshwright.verbs.launch.launch_targets import SYSTEMS
+
+    return SYSTEMS
+
+
 def _formats() -> Iterable[str]:
     from meshwright.frameworks.import_formats import FORMATS
 
@@ -30,6 +36,7 @@ def _formats() -> Iterable[str]:
 REGISTRIES: dict[str, Callable[[], Iterable[str]]] = {
     "{targets}": _targets,
     "{launchers}": _launchers,
+    "{systems}": _systems,
     "{formats}": _formats,
 }
 

@@ -24,6 +24,8 @@ EXAMPLES = {
     "--to": "megatron",
 }
 """A value of every option that a verb requires."""
+OF_VERBS = {"launch": {"--on": "slurm"}}
+"""Values where an option means something else to a verb."""
 ONE_OF = {"--global-batch": "--batch-range"}
 """Options that a verb requires unless another one is given."""
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -68,7 +70,8 @@ class Verbs(TyperGroup):
         every = {max(known.opts, key=len): known.required for known in verb.params}
         needed = [name for name in every if every[name] or ONE_OF.get(name) in every.keys() - given]
         missing = [option for option in needed if option in EXAMPLES and option not in given]
-        parts = [f"{option} {EXAMPLES[option]}" for option in missing]
+        examples = EXAMPLES | OF_VERBS.get(name, {})
+        parts = [f"{option} {examples[option]}" for option in missing]
         if not parameter.opts[0].startswith("-"):
             parts.insert(0, _line(name, verb))
         error.message = f"Example: {' '.join(parts)}"
@@ -76,9 +79,17 @@ class Verbs(TyperGroup):
 
 def _problem(error: Any, words: Sequence[str], verbs: Verbs) -> Problem:
     """Return the problem of a usage error: its option, argument or verb, the given value, and a suggestion."""
-    rule = error.format_message().rstrip(".")
     name = next((word for word in words if not word.startswith("-")), "")
     verb = verbs.commands.get(name, verbs)
+    found = usage_problem(error, words, name, verb)
+    if verb is verbs and found.field == "command":
+        return Problem("command", name, found.rule, nearest(name, verbs.commands))
+    return found
+
+
+def usage_problem(error: Any, words: Sequence[str], name: str, verb: Any) -> Problem:
+    """Return the problem of a usage error of one verb, whose arguments are ``words``."""
+    rule = error.format_message().rstrip(".")
     options = {spelling: known for known in verb.params for spelling in known.opts if spelling[0] == "-"}
     option: str | None = getattr(error, "option_name", None)
     parameter: Any = getattr(error, "param", None) or options.get(option or "")
@@ -87,12 +98,10 @@ def _problem(error: Any, words: Sequence[str], verbs: Verbs) -> Problem:
     if parameter is not None:
         longest = max(parameter.opts, key=len)
         usual = "8" if re.search("valid (integer|number)", rule) else _value(parameter)
-        example = EXAMPLES.get(longest, usual)
+        example = (EXAMPLES | OF_VERBS.get(name, {})).get(longest, usual)
         return Problem(longest, _given(words, parameter.opts), rule, f"{longest} {example}")
     if option is not None:
         return Problem(option, _given(words, [option]), rule, nearest(option, options))
-    if verb is verbs:
-        return Problem("command", name, rule, nearest(name, verbs.commands))
     return Problem("command", " ".join(words), rule, _line(name, verb))
 
 

@@ -1,0 +1,43 @@
+"""Plans that are launched, and the command in this process."""
+
+import os
+import subprocess
+
+from command_runs import plan_text, run, write
+
+OURS = {
+    "model": "llama-3.2-1b",
+    "cluster": "h100-sxm-80gb x 16",
+    "layout": "{dp_shard: 16}",
+    "pipeline": "{schedule: 1f1b, micro_batch: 1}",
+    "stack": "meshwright",
+}
+
+
+def ours(folder, **keys):
+    """Write a plan that meshwright run trains, on two nodes."""
+    path = folder / "my plan.yaml"
+    write(path, plan_text(**OURS | keys))
+    return path
+
+
+def job(plan, on, *words, code=0):
+    """Return the document of a dry run."""
+    done = run("launch", plan, "--on", on, "--dry-run", "--json", *words)
+    assert done.code == code, done
+    return done.data
+
+
+def program(folder, name, text):
+    """Put a program into a folder that stands first on PATH."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/usr/bin/env bash\n{text}", encoding="utf-8")
+    (folder / name).chmod(0o755)
+
+
+def bash(script, programs, *words, **variables):
+    """Run a script with programs in front of those of the system."""
+    known = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(programs), **variables}
+    return subprocess.run(
+        ["bash", str(script), *words], env=known, capture_output=True, text=True, check=False, timeout=60
+    )
