@@ -251,6 +251,7 @@ def test_a_train_job_sets_no_variable_that_the_runtime_keeps_for_itself():
 
 
 @given(name=st.text(min_size=1, max_size=80))
+@settings(max_examples=30, deadline=None)
 def test_names_are_names_for_every_launcher(name):
     this = case()
     job = replace(job_for(this.cluster, name), name=name)

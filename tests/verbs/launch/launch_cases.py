@@ -1,10 +1,13 @@
 """Plans that are launched, and the command in this process."""
 
+import json
 import os
 import subprocess
 
 from command_runs import plan_text, run, write
 
+START = "from meshwright.cli.main import main; main()"
+"""A program that is the command line."""
 OURS = {
     "model": "llama-3.2-1b",
     "cluster": "h100-sxm-80gb x 16",
@@ -41,3 +44,9 @@ def bash(script, programs, *words, **variables):
     return subprocess.run(
         ["bash", str(script), *words], env=known, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def losses(folder):
+    """Return the loss of each step in a run's folder."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row["loss"] for row in map(json.loads, lines) if "loss" in row]

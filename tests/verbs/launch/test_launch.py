@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_runs import command, refused, run
+from command_runs import refused, run
 from launch_cases import OURS, bash, job, ours, program
 from launcher_cases import of_kind
 
@@ -232,16 +232,13 @@ def test_a_refused_file_ends_with_1_and_its_reader(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_the_program_the_files_are_written_and_the_command_is_named(tmp_path):
+def test_without_the_program_the_files_are_written_and_the_command_is_named(tmp_path, monkeypatch):
     out = tmp_path / "a job"
-    done = command(
-        *("launch", ours(tmp_path), "--on", "slurm", "-o", out, "--storage", "/shared", *TRAINING),
-        env={"PATH": "/usr/bin:/bin"},
-    )
-    text = done.stderr.decode()
-    assert done.returncode == 1
-    assert "sbatch is not installed here" in text
-    assert f"cd {shlex.quote(str(out))} && sbatch job.sbatch" in text.replace("\n", " ")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    done = run("launch", ours(tmp_path), "--on", "slurm", "-o", out, "--storage", "/shared", *TRAINING)
+    assert done.code == 1
+    assert "sbatch is not installed here" in done.err
+    assert f"cd {shlex.quote(str(out))} && sbatch job.sbatch" in done.err.replace("\n", " ")
     assert (out / "job.sbatch").stat().st_mode & 0o100
 
 
@@ -254,17 +251,17 @@ def test_without_the_program_the_files_are_written_and_the_command_is_named(tmp_
     ],
 )
 @pytest.mark.parametrize("code", [0, 4])
-def test_the_program_is_started_in_the_folder_of_the_files(on, name, words, code, tmp_path):
+def test_the_program_is_started_in_the_folder_of_the_files(on, name, words, code, tmp_path, monkeypatch):
     out, image = tmp_path / "job", () if on == "slurm" else ("--image", "me/mesh:1")
     program(tmp_path / "bin", name, f'echo "$PWD" "$@"\nexit {code}\n')
     wanted = ("launch", ours(tmp_path), "--on", on, "-o", out, "--storage", "/shared", *image, "--json")
-    done = command(*wanted, *TRAINING, env={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
-    said, data = " ".join([str(out), *words]), json.loads(done.stdout)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    done, said = run(*wanted, *TRAINING), " ".join([str(out), *words])
     if code:
-        assert done.returncode == 1
-        assert f"ended with {code}: {said}" in data["error"]
+        assert done.code == 1
+        assert f"ended with {code}: {said}" in done.data["error"]
     else:
-        assert (done.returncode, data["submitted"]) == (0, said)
+        assert (done.code, done.data["submitted"]) == (0, said)
 
 
 def test_a_ray_cluster_at_an_address_is_sent_the_folder(tmp_path):

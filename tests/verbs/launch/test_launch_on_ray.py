@@ -1,14 +1,12 @@
 """A local Ray cluster starts and supervises ranks. Slow: it takes seconds to start."""
 
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from tiny_models import tiny_config
+from launch_cases import START, losses
 
 from meshwright.launchers.rayjob import PROGRAM
 from meshwright.verbs.launch.launch_plan import prepared
@@ -16,36 +14,7 @@ from meshwright.verbs.launch.launch_request import LaunchRequest
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
-START = "from meshwright.cli.main import main; main()"
 STEPS = 4
-
-
-@pytest.fixture
-def plan(tmp_path):
-    """A tiny plan on two ranks."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(tiny_config("llama")), encoding="utf-8")
-    keys = {"plan": 1, "model": "config.json", "cluster": "h100-sxm-80gb x 2", "stack": "meshwright"}
-    keys |= {"workload": {"seq_len": 24, "global_batch": 8}, "layout": {"dp_shard": 2}, "sharding": "zero1"}
-    (folder / "plan.yaml").write_text(json.dumps(keys), encoding="utf-8")
-    return folder / "plan.yaml"
-
-
-@pytest.fixture
-def environment(tmp_path):
-    """Variables with a ``meshwright`` of this source on PATH; Ray needs no token on this machine alone."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "meshwright").write_text(f"#!{sys.executable}\n{START}\n", encoding="utf-8")
-    (programs / "meshwright").chmod(0o755)
-    search = os.pathsep.join([str(programs), os.environ["PATH"]])
-    return {**os.environ, "PATH": search, "RAY_AUTH_MODE": "disabled"}
-
-
-def losses(folder):
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [row["loss"] for row in map(json.loads, lines) if "loss" in row]
 
 
 def test_a_plan_trains_on_ray_as_on_forked_ranks(plan, environment, tmp_path):
