@@ -64,10 +64,7 @@ if TYPE_CHECKING:
 def describe(
     name: str, *, long: bool = False, seq_len: int = 4096, plans: Iterable[str | Path] = ()
 ) -> dict[str, Any]:
-    """Return the resolved model, cluster, stack or plan, with every default, or what a checkpoint holds.
-
-    ``long``: a plan's long form. ``plans``: whether these can go on from a checkpoint.
-    """
+    """Return a model, cluster, stack, plan (``long``: in its long form) or checkpoint, and which ``plans`` read it."""
     from meshwright.verbs.describe import describe_anything
 
     return describe_anything(name, long=long, seq_len=seq_len, plans=tuple(plans))
@@ -268,10 +265,7 @@ def export(
 
 
 def launch(path: PlanSource, request: "LaunchRequest") -> "Launch":
-    """Return the files of a job that runs a plan on a cluster, accepted by their schemas and parsers.
-
-    Raises InputError with all that is wrong, and InfeasibleError where a file is refused.
-    """
+    """Return the files of a job that runs a plan on a cluster; InfeasibleError where a schema refuses one."""
     from meshwright.verbs.launch.launch_plan import prepared
 
     return prepared(path, request)
