@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from hashlib import sha256
 
 import pytest
 
@@ -129,6 +130,41 @@ def test_damaged_missing_and_foreign_files_are_named_and_nothing_is_loaded(check
     for path, words, said in zip(paths, cases, told, strict=True):
         assert words in said
         assert path.name in said
+
+
+OTHERS = {"the same plan": TWO, "another plan": small(SMALLEST, tp=2), "fewer ranks": small(SMALLEST)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_damage_is_named_under_any_plan(name, checkpoint, tmp_path):
+    size, paths = (checkpoint / RANK_FILE).stat().st_size, []
+    for number, place in enumerate([0, 20, size // 2, size - 1]):
+        paths.append(shutil.copytree(checkpoint, tmp_path / str(number) / checkpoint.name))
+        flipped(paths[-1] / RANK_FILE, place, 4)
+    told = refusals(paths, OTHERS[name])
+    assert all(f"{RANK_FILE}': is damaged" in said for said in told)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_checkpoints_of_the_first_format_are_read(name, checkpoint, copy):
+    """They have one digest of each file."""
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    files = {
+        name: {"size_bytes": of["size_bytes"], "sha256": sha256((copy / name).read_bytes()).hexdigest()}
+        for name, of in manifest["files"].items()
+    }
+    changed(copy, format=1, files=files)
+
+    def work(rank, steps):
+        restore_checkpoint(copy, rank)
+        first = held(rank)
+        restore_checkpoint(checkpoint, rank)
+        return first == held(rank)
+
+    assert all(on_ranks(OTHERS[name], work))
+    flipped(copy / RANK_FILE, 5000, 1)
+    (said,) = refusals([copy], OTHERS[name])
+    assert f"{RANK_FILE}': is damaged" in said
 
 
 def test_all_damages_are_told_at_once_with_the_checkpoint_before(checkpoint, tmp_path):

@@ -7,8 +7,6 @@ pytest.importorskip("torch")
 
 from training_runs import small_run
 
-from meshwright.errors import InputError
-
 NARROW = {"gradient": "bf16", "reduce": "bf16", "first_moment": "bf16", "second_moment": "fp8"}
 TINY_STATES = {"master": "none", "gradient": "bf16", "first_moment": "fp16", "second_moment": "fp16"}
 SHARDED = {"ranks": 2, "layout": {"dp_shard": 2}, "sharding": "zero1"}
@@ -38,8 +36,22 @@ def test_narrow_states_change_the_losses_a_little_and_the_usual_ones_not_at_all(
     np.testing.assert_allclose(losses["narrow"], losses["none"], rtol=1e-2)
 
 
-def test_a_checkpoint_of_other_types_is_refused(tmp_path):
-    small_run(tmp_path, dtypes=NARROW, **SHARDED).train("first", 1, "bf16")
-    other = small_run(tmp_path, **SHARDED)
-    with pytest.raises(InputError, match="dtypes"):
-        other.train("second", 2, "bf16", resume=str(tmp_path / "first" / "checkpoints" / "step-00000001"))
+@pytest.mark.parametrize("moment", ["bf16", "fp8"])
+def test_a_run_goes_on_with_narrower_states_which_are_rounded_once(moment, tmp_path):
+    run = small_run(tmp_path, **SHARDED)
+    wide = run.train("first", 2, "bf16").outcome.checkpoint
+    narrow = small_run(tmp_path, name="narrow", dtypes={"second_moment": moment}, ranks=2, layout={"tp": 2})
+    said = narrow.train("second", 3, "bf16", resume=str(wide)).remarks[-1]
+    assert f"Its second moment is rounded once, from fp32 to {moment}." in said
+    assert "first moment" not in said
+
+
+def test_moments_of_eight_bits_keep_their_values_under_another_plan(tmp_path):
+    types = {"second_moment": "fp8", "first_moment": "fp16"}
+    one = small_run(tmp_path, dtypes=types, **SHARDED).train("first", 2, "bf16").outcome.checkpoint
+    other = small_run(tmp_path, name="other", dtypes=types, ranks=2, layout={"tp": 2})
+    losses = other.train("other", 4, "bf16", resume=str(one)).outcome.losses
+    same = (
+        small_run(tmp_path, dtypes=types, **SHARDED).train("same", 4, "bf16", resume=str(one)).outcome.losses
+    )
+    np.testing.assert_allclose(losses, same, rtol=2e-3)
