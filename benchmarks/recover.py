@@ -4,13 +4,14 @@
     python benchmarks/recover.py --write    also writes benchmarks/recover.md
 
 Every part that is done is kept in ``.cache/recover``, so that a second call resumes; ``--again`` forgets them. Exits
-with 1 where a pair differs by more than 1e-9 or a rank needs more than 1.2 times its shard.
+with 1 where a pair differs by more than 1e-9, a rank needs more than 1.2 times its shard, or a damaged file is taken.
 """
 
 import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -28,9 +29,12 @@ for folder in ("../benchmarks/recover", ".", "runtime", "runtime/checkpoint", "r
 
 from background_saves import STEPS_OF_A_SAVE, background_saves  # noqa: E402
 from checkpoint_pairs import largest_error, whole_run  # noqa: E402
+from mutated_files import mutated_files  # noqa: E402
 from reshard_plans import FAMILIES  # noqa: E402
 
 LIMIT, MEMORY_LIMIT = 1e-9, 1.2
+MUTATED, AT_ONCE, SEED = 100_000, 2_500, 20261129
+"""Mutated files, how many are one part, and the seed of the first part."""
 
 
 def kept(name: str, make: Callable[[], Any]) -> Any:
@@ -81,8 +85,32 @@ def saves_table(saves: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def mutated_rows(mutated: Counter[str]) -> str:
+    """A row for files with the digests of the original, and one for those with their own."""
+    rows = []
+    for way, name in (("unsigned", "of the original"), ("signed", "signed")):
+        of = {key.partition(": ")[2]: count for key, count in mutated.items() if key.startswith(f"{way}:")}
+        accepted = sum(count for key, count in of.items() if key.startswith("accepted"))
+        cells = (sum(of.values()), of.get("refused", 0), accepted, of.get("traceback", 0))
+        rows.append(f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |")
+    return "\n".join(rows)
+
+
+def every_mutated_file() -> tuple[Counter[str], list[str]]:
+    """Return what became of all mutated files, and the first errors that were no refusals."""
+    counts, tracebacks = Counter[str](), []
+    for number in range(MUTATED // AT_ONCE):
+        found = kept(f"mutated files {number}", lambda number=number: mutated_files(AT_ONCE, SEED + number))
+        counts.update(found["counts"])
+        tracebacks += found["tracebacks"]
+    return counts, tracebacks
+
+
 def page(
-    errors: dict[tuple[str, str], dict[str, float]], large: dict[str, Any], saves: dict[str, dict[str, float]]
+    errors: dict[tuple[str, str], dict[str, float]],
+    large: dict[str, Any],
+    saves: dict[str, dict[str, float]],
+    mutated: Counter[str],
 ) -> str:
     """The page."""
     every = [error for found in errors.values() for error in found.values()]
@@ -115,6 +143,17 @@ process of its own (`benchmarks/recover/large_restore.py`), with digests.
 | read from {large["files_read"]} files | {read:.2f} GB in {large["chunks_read"]} chunks, {read / shard:.2f} times |
 | read twice | {large["bytes_read_twice"]} bytes |
 
+## Mutated files
+
+A checkpoint of two ranks is read under another plan, after a bit of one of its files (shard, manifest or its digest)
+was flipped, or bytes were cut off, put in, overwritten or removed: {sum(mutated.values()):,} files, seeds from {SEED}.
+*Signed*: the manifest has the digests of the mutated file, so that headers and manifests are read as they are; such a
+file may be accepted, with other values.
+
+| digests | mutated files | refused with a message | accepted | tracebacks |
+|---|--:|--:|--:|--:|
+{mutated_rows(mutated)}
+
 ## Saving in the background
 
 Two ranks on a CPU (fp32, zero1) save to a disk that is slowed until a checkpoint lasts {STEPS_OF_A_SAVE} steps; medians
@@ -138,12 +177,16 @@ def main() -> None:
         for source in plans
     }
     large = kept("large", large_restore)
-    text = page(errors, large, kept("background saves", background_saves))
+    mutated, tracebacks = every_mutated_file()
+    text = page(errors, large, kept("background saves", background_saves), mutated)
     print(text)
     if "--write" in sys.argv[1:]:
         (HERE / "recover.md").write_text(text, encoding="utf-8")
     worst = max(error for found in errors.values() for error in found.values())
-    sys.exit(worst > LIMIT or large["peak_bytes"] > MEMORY_LIMIT * large["shard_bytes"])
+    for error in tracebacks:
+        print(error, file=sys.stderr)
+    bad = tracebacks or mutated["unsigned: accepted"]
+    sys.exit(bool(worst > LIMIT or large["peak_bytes"] > MEMORY_LIMIT * large["shard_bytes"] or bad))
 
 
 if __name__ == "__main__":
