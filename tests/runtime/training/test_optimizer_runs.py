@@ -44,7 +44,10 @@ def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path):
         with pytest.raises(InputError) as caught:
             run_with(tmp_path, other).train("second", 2, resume=checkpoint)
         found = {problem.field: problem for problem in caught.value.problems}
-        assert (found["plan.optimizer"].value, other in found["plan.optimizer"].rule) == ("lion", True)
+        assert (found["workload.optimizer"].value, other in found["workload.optimizer"].rule) == (
+            "lion",
+            True,
+        )
 
 
 def test_a_run_uses_the_options_of_its_plan_and_those_it_gives_replace_them(tmp_path):

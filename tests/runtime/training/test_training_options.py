@@ -32,11 +32,16 @@ def test_all_that_is_wrong_is_said_at_once():
             held_out=1.0,
             checkpoint_every=True,
             keep_last=0,
+            keep_every=-1,
+            checkpoint_buffer_gib=0.0,
+            checkpoint_local=Path("local"),
             tokenizer="",
             end_of_document="",
         )
     everything = set(TrainingOptions.__dataclass_fields__)
-    assert fields(caught) == everything - {"output", "data", "mask_document_starts", "cache"}
+    assert fields(caught) == everything - {
+        *("output", "data", "mask_document_starts", "cache", "checkpoint_async"),
+    }
     (schedule,) = [problem for problem in caught.value.problems if problem.field == "schedule"]
     assert "cosine" in schedule.suggestion
 

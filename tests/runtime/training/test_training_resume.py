@@ -193,9 +193,29 @@ def test_a_disk_that_fills_up_ends_the_run_and_is_no_wrong_input(tmp_path, monke
     def full(*of_rank):
         raise InputError(Problem("checkpoint", "step-00000001", "cannot be written: No space left on device"))
 
-    monkeypatch.setattr("meshwright.runtime.training.loop.save_checkpoint", full)
+    monkeypatch.setattr("meshwright.runtime.training.save_checkpoint.save_checkpoint", full)
     with pytest.raises(RunError, match=r"no checkpoint was saved behind step 0: .*No space left"):
         small_run(tmp_path).train("run", 2, checkpoint_every=1)
+
+
+def test_saving_in_the_background_changes_no_step_and_no_file(tmp_path):
+    run = small_run(tmp_path, ranks=2, layout={"dp_shard": 2}, sharding="zero1")
+    at_once = run.train("once", 4, checkpoint_every=1, keep_every=2, keep_last=1)
+    options = {
+        "checkpoint_async": True,
+        "checkpoint_buffer_gib": 1e-6,
+        "checkpoint_local": tmp_path / "local",
+    }
+    later = run.train("later", 4, checkpoint_every=1, keep_every=2, keep_last=1, **options)
+    assert later.outcome.losses == at_once.outcome.losses
+    for folder in ("once", "later"):
+        checkpoints = sorted(path.name for path in (tmp_path / folder / "checkpoints").iterdir())
+        assert checkpoints == ["step-00000002", "step-00000004"]
+    for shard in at_once.outcome.checkpoint.glob("rank-*"):
+        assert (later.outcome.checkpoint / shard.name).read_bytes() == shard.read_bytes()
+    told = later.to_json()
+    assert told["checkpoint_blocked_s"] > 0
+    assert told["checkpoint_lasted_s"] > 0
 
 
 def test_an_output_folder_is_no_checkpoint_and_the_newest_in_it_is_suggested(tmp_path):
