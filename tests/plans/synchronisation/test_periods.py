@@ -46,6 +46,18 @@ def test_more_fragments_than_steps_begin_several_at_a_time():
     assert [begins(periods, i, 5) for i in range(4)] == [[2, 4], [2, 4], [1, 3, 5], [1, 3, 5]]
 
 
+@pytest.mark.parametrize(
+    "keys", [{"every": 10, "fragments": 4}, {"every": 2, "fragments": 4}, {"every": QSR}]
+)
+def test_the_last_begin_is_the_largest_of_them(keys):
+    rates = LearningRates(lambda step: 0.008 / step, 30)
+    periods = Periods(entry(**keys), rates)
+    for fragment in range(periods.count):
+        found = begins(periods, fragment, 30)
+        for step in range(-5, 30):
+            assert periods.last_begin(step, fragment) == max((t for t in found if t <= step), default=0)
+
+
 def test_exchanges_end_after_their_delay():
     periods = Periods(entry(every=4, fragments=2, delay=3))
     assert list(periods.exchanges(8)) == [

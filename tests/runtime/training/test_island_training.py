@@ -9,14 +9,17 @@ import pytest
 pytest.importorskip("torch")
 
 from island_plans import parameters
+from plan_cases import DENSE, short_plan
 from test_training_resume import signals_after
 from training_runs import SEQ_LEN, SEQUENCES, small_run
 
 from meshwright.errors import RunError
+from meshwright.plans.forms.conversion import expand
 from meshwright.plans.synchronisation.periods import Periods
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.runtime.training.loop import Loop
 from meshwright.runtime.training.options import TrainingOptions
+from meshwright.verbs.run.anchor_remark import anchor_remark
 
 DILOCO = parameters(every=3, outer={"nesterov": {"lr": 0.7}})
 STREAMING = parameters(every=4, fragments=2, delay=3, merge=0.5)
@@ -79,6 +82,28 @@ def test_evaluations_change_nothing_and_are_of_the_exported_weights(tmp_path):
     one = small_run(tmp_path / "one")
     again = one.train("run", 1, initial=str(tmp_path / "weights"), evaluate_every=1, **frozen)
     assert again.outcome.held_out[0].loss == pytest.approx(held_out.loss, rel=1e-9)
+    assert any("is that of step 6, not of step 7" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize(
+    ("entry", "steps", "words"),
+    [
+        (DILOCO, 6, None),
+        (DILOCO, 7, "is that of step 6, not of step 7: synchronise.0 ends no later exchange"),
+        (DILOCO, 2, "has the initial weights"),
+        (parameters(every=3, delay=2), 7, "is that of step 3, not of step 7"),
+        (STREAMING, 9, "is that of steps 4 to 6 by fragment, not of step 9"),
+        (parameters(every={"qsr": {"base": 4, "alpha": 1.0}}), 9, None),
+        (parameters(every={"qsr": {"base": 4, "alpha": 1e-6}}), 9, "is that of step 8, not of step 9"),
+        (None, 7, None),
+    ],
+)
+def test_a_run_whose_last_steps_no_exchange_brings_to_the_anchor_says_so(entry, steps, words):
+    entries = () if entry is None else (entry,)
+    plan = expand(short_plan({"dp_replicate": 64}, synchronise=entries, sharding="none"), DENSE)
+    remarks = list(anchor_remark(plan, TrainingOptions(steps=steps, lr=1e-2).rates))
+    assert len(remarks) == (words is not None)
+    assert all(words in remark for remark in remarks), remarks
 
 
 def test_a_loss_that_is_not_finite_on_one_island_ends_all_with_its_message(tmp_path, monkeypatch):

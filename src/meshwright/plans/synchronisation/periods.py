@@ -73,6 +73,12 @@ class Periods:
         """Return true if an exchange of the fragment that began ``delay`` steps before ends behind ``step``."""
         return self.begins(step - int(self.entry.delay), fragment)
 
+    def last_begin(self, step: int, fragment: int = 0) -> int:
+        """Return the last step up to ``step`` behind which an exchange of the fragment begins; 0 if none does."""
+        if self._of_rounds is not None:
+            return max((begun for begun in self._of_rounds[fragment] if begun <= step), default=0)
+        return max(0, step - (step - self.offset(fragment)) % self.entry.period)
+
     def exchanges_at(self, step: int) -> bool:
         """Return true if an exchange of any fragment begins or ends behind ``step``."""
         return any(self.begins(step, fragment) or self.ends(step, fragment) for fragment in range(self.count))

@@ -19,6 +19,7 @@ from meshwright.runtime.training.options import TrainingOptions
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.predict.predict_plan import doubts, expected_time
+from meshwright.verbs.run.anchor_remark import anchor_remark
 from meshwright.verbs.run.frozen_base import base_folder
 from meshwright.verbs.run.memory_check import HostDevices, check_memory
 from meshwright.workload.adapter import HD_PISSA
@@ -93,6 +94,7 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     remarks = list(dict.fromkeys(doubts(resolved, ours)))
     if resolved.setting.stack.name != OWN_STACK:
         remarks.append(f"The plan is for {resolved.setting.stack.id}; {ours.setting.stack.id} runs it here.")
+    remarks += anchor_remark(ours.long, options.rates)
     ranks_here = resolved.setting.cluster.devices if place is None else 1
     room = HostDevices(accelerated=accelerators_here(cpu=request.cpu) > 0, ranks_here=ranks_here)
     remarks += expected_time(ours)
