@@ -156,6 +156,8 @@ class Stack:
     state_offloads, keeps_offloaded_gradients
         ways to keep model states on the host (``stack/state_offload.py``; none: all stay on the devices), and whether
         gradients for an optimizer there are summed on the device until the step; False: they leave as they come.
+    synchronises
+        replicas may exchange other things than gradients, less often, or encoded (``plans/synchronisation``).
     encoders
         trains models with an encoder, of a second text or of images.
     keeps_chunks
@@ -266,6 +268,7 @@ class Stack:
     state_offloads: tuple[StateOffload, ...] = ()
     keeps_offloaded_gradients: bool = False
     keeps_chunks: bool = False
+    synchronises: bool = False
     encoders: bool = False
     recomputes_exchanges: bool = False
     chooses_sequence_parallelism: bool = False

@@ -10,6 +10,7 @@ from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.not_in_this_release import workload_of
 from meshwright.plans.rules.synchronisation.exchange_support import FIELD as SYNCHRONISE
+from meshwright.plans.rules.synchronisation.exchange_support import format_count
 from meshwright.stack.load import load_stack
 from meshwright.stack.stack import Stack
 
@@ -45,5 +46,11 @@ def _entries(plan: LongPlan, problems: Sequence[Problem]) -> list[Problem]:
     if not plan.synchronise or any(problem.field == SYNCHRONISE for problem in problems):
         return []
     rule = "no target's files say what replicas exchange, how often and in which encoding"
-    value = f"{len(plan.synchronise)} entries"
-    return [Problem(SYNCHRONISE, value, rule, f"take {SYNCHRONISE} out, or run it with meshwright run")]
+    return [
+        Problem(
+            SYNCHRONISE,
+            format_count(plan.synchronise),
+            rule,
+            f"take {SYNCHRONISE} out, or run it with meshwright run",
+        )
+    ]

@@ -20,6 +20,7 @@ from meshwright.plans.rules.state_dtypes import state_types_by_stack
 from meshwright.plans.rules.state_share import state_shares_by_stack
 from meshwright.plans.rules.states_in_chunks import chunks_by_stack
 from meshwright.plans.rules.step_validation import validation_by_stack
+from meshwright.plans.rules.synchronisation.exchange_support import exchanges_by_stack
 from meshwright.plans.rules.vocabulary_parallel import vocabulary_parallel_stack
 from meshwright.schedules.choice import known_kind
 from meshwright.schedules.generators import SCHEDULES
@@ -195,5 +196,6 @@ STACK_RULES: tuple[Rule, ...] = (
     capacity_by_stack,
     adapters_by_stack,
     state_shares_by_stack,
+    exchanges_by_stack,
 )
 """What the keys of a stack's file say that it cannot do."""

@@ -24,8 +24,6 @@ from meshwright.verbs.plan.search_space import Progress
 from meshwright.verbs.predict.predict_plan import predicted
 
 NOT_PREDICTED = "what less communication does to the loss is not predicted"
-RUN_BY = (OWN_STACK, "generic")
-"""The stacks whose plans may have entries of ``synchronise``."""
 PERIODS = (16, 64, 256)
 OUTER = {"nesterov": {"lr": 0.7, "momentum": 0.9}}
 LOCAL: tuple[Mapping[str, object], ...] = tuple(
@@ -47,7 +45,7 @@ def answer_allowing(
     if not wanted:
         return answer_allowing_types(question, setting, progress)
     setting = setting or setting_of(question.header)
-    if setting.stack.id.partition("@")[0] not in RUN_BY:
+    if not setting.stack.synchronises:
         rule = f"{setting.stack.id} runs no plan whose replicas communicate less"
         raise InputError(Problem("allow", ", ".join(wanted), rule, f"stack: {OWN_STACK}"))
     base = answer_allowing_types(replace(question, allow=others), setting, progress)

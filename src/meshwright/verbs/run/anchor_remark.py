@@ -1,4 +1,4 @@
-"""Remark on a run whose anchor, which evaluations and exported weights use, is that of an earlier step than the last."""
+"""Remark on a run whose anchor, which evaluations and exported weights use, is that of an earlier step."""
 
 from collections.abc import Iterator
 

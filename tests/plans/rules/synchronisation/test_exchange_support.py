@@ -135,5 +135,16 @@ def test_usual_plans_have_all_parts():
     assert list(parts_of_plans(case(plan()))) == []
 
 
+@pytest.mark.parametrize(
+    ("stack", "warned"), [("megatron-core", True), ("torchtitan", True), ("meshwright", False)]
+)
+def test_stacks_that_exchange_gradients_alone_warn_in_predictions_and_refuse_otherwise(stack, warned):
+    this = plan(stack=stack)
+    for binds, severity in ((False, "warning"), (True, "error")):
+        found = check_plan(this, graph(DENSE), cluster(64), load_stack(stack), stack_binds=binds)
+        of_entries = [(one.value, one.severity) for one in found if one.field == "synchronise"]
+        assert of_entries == ([("1 entry", severity)] if warned else [])
+
+
 def test_good_entries_are_accepted():
     assert check_plan(plan(), graph(DENSE), cluster(64), load_stack("generic")) == []

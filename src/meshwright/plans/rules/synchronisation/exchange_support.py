@@ -1,6 +1,6 @@
 """Refuse what ``synchronise`` does not do yet, by name. The table ``NOT_SUPPORTED`` shrinks as support grows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from meshwright.errors import Problem
 from meshwright.plans.forms.long import NOT_YET
@@ -8,6 +8,7 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import NEVER, PeriodRule, Synchronisation
 from meshwright.schedules.choice import validates_afterwards
+from meshwright.stack.stack import OWN_STACK
 from meshwright.stack.state_types import types_of
 from meshwright.workload.optimizers import OPTIMIZERS
 
@@ -32,12 +33,24 @@ def parts_of_plans(case: RuleInput) -> Iterator[Problem]:
         value = refusal(case)
         if value:
             yield Problem(
-                FIELD, _count(case), f"{what} ({value}): with synchronise it {NOT_YET}", "take one out"
+                FIELD,
+                format_count(case.plan.synchronise),
+                f"{what} ({value}): with synchronise it {NOT_YET}",
+                "take one out",
             )
 
 
-def _count(case: RuleInput) -> str:
-    return f"{len(case.plan.synchronise)} entries"
+def exchanges_by_stack(case: RuleInput) -> Iterator[Problem]:
+    """Refuse entries for a stack that exchanges gradients in every step, and nothing else."""
+    if case.plan.synchronise and not case.stack.synchronises:
+        rule = f"replicas of {case.stack.id} exchange whole gradients in every step, and nothing else"
+        hint = f"stack: {OWN_STACK}, or take the entries out"
+        yield Problem(FIELD, format_count(case.plan.synchronise), rule, hint)
+
+
+def format_count(entries: Sequence[Synchronisation]) -> str:
+    """Return the number of entries in words."""
+    return f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
 
 
 def _lists(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
