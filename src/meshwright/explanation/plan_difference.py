@@ -33,6 +33,7 @@ from meshwright.plans.layers.uneven_partition import stages_in_words
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.setting import Setting
+from meshwright.plans.synchronisation.entry_text import entries_text
 from meshwright.units import format_bytes
 from meshwright.verbs.predict.predict_plan import closed_form_plan, estimated
 
@@ -217,6 +218,7 @@ def _choices(plan: LongPlan) -> dict[str, Any]:
         "recompute": format_layer_recomputes(layer_recomputes(plan, layers)),
         "layouts": format_layout_ranges(plan) if len(plan.layouts) > 1 else "one for all layers",
         "offload": str(plan.offload or Offload()),
+        "synchronise": entries_text(plan.synchronise),
         "dtypes": ", ".join(f"{key} {word}" for key, word in plan.written_types.items()) or "the stack's",
     }
 

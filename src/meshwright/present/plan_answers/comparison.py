@@ -6,6 +6,8 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.plans.resolve import Resolved
+from meshwright.plans.synchronisation.entry_text import entry_text
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.present.console import console, plain_table
 from meshwright.present.plan_answers.layer_ranges import render_ranges
 from meshwright.result import Report, ServingReport
@@ -20,6 +22,9 @@ TRAINING_UNITS = {
     "failures": "count",
     "spare_nodes": "count",
 }
+ROUND = "round"
+"""The unit of a report on plans whose replicas exchange between steps."""
+SYNCHRONISE = "synchronise"
 NOTHING = 1e-9
 """Values below this have no useful ratio."""
 SERVING_UNITS = {
@@ -106,7 +111,10 @@ def _differences(a: Resolved, b: Resolved) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
+    if path == SYNCHRONISE:
+        for place, entry in enumerate(value):
+            yield f"{path}.{place}", entry_text(Synchronisation.model_validate(entry, strict=False))
+    elif isinstance(value, dict):
         for key, entry in value.items():
             yield from _flat(entry, f"{path}.{key}" if path else str(key))
     else:
@@ -127,10 +135,14 @@ def _numbers(a: Report, b: Report) -> Iterator[dict[str, Any]]:
         ("joules_per_step", "J"),
     ):
         yield {"quantity": name, "a": left[name], "b": right[name], "unit": unit}
+    for name, unit in (("unit", "choice"), ("steps_per_round", "choice"), ("utilisation", "fraction")):
+        if left["unit"] == ROUND or right["unit"] == ROUND:
+            yield {"quantity": name, "a": left[name], "b": right[name], "unit": unit}
     for section, unit in (("breakdown_s", "s"), ("memory_bytes", "B")):
         for name in dict.fromkeys((*left[section], *right[section])):
             values = {side: of[section].get(name) for side, of in (("a", left), ("b", right))}
-            if name != "worst_rank" and all(isinstance(v, int | float | None) for v in values.values()):
+            numbers = all(isinstance(v, int | float | None) for v in values.values())
+            if name != "worst_rank" and numbers and {*values.values()} != {None, 0}:
                 yield {"quantity": f"{section}.{name}", **values, "unit": unit}
     yield from _of_training(left["training"], right["training"])
     yield {"quantity": "fits", "a": left["fits"], "b": right["fits"], "unit": "choice"}
