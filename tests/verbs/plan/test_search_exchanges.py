@@ -4,8 +4,11 @@ import pytest
 from planning_questions import header
 
 from meshwright.errors import InputError
+from meshwright.plans.files.plan_file import parse_plan
+from meshwright.plans.synchronisation.entry_text import LOSS_NOT_PREDICTED, LOSS_REMARK, entries_text
+from meshwright.present.plan_answers.layout_text import proposal_layout_words, synchronise_lines
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest
-from meshwright.verbs.plan.search_exchanges import NOT_PREDICTED, answer_allowing, candidates, with_islands
+from meshwright.verbs.plan.search_exchanges import answer_allowing, candidates, with_islands
 
 NOUNS = {"model": "llama-3.2-1b", "cluster": "h100-sxm-80gb x 16", "stack": "meshwright"}
 
@@ -27,7 +30,22 @@ def test_with_leave_a_plan_with_entries_is_shown_and_its_loss_is_not_predicted(a
     found = answer_allowing(asked(*allow))
     less = [one for one in found.proposals if one.plan.synchronise]
     assert less
-    assert all(any(NOT_PREDICTED in remark for remark in one.report.remarks) for one in less)
+    assert all(any(LOSS_NOT_PREDICTED in remark for remark in one.report.remarks) for one in less)
+    plans = [one.to_json() for one in found.proposals]
+    lines = synchronise_lines(plans)
+    assert lines[-1].strip() == LOSS_REMARK
+    assert not synchronise_lines([one for one in plans if not one["plan"]["synchronise"]])
+    for number, (one, data) in enumerate(zip(found.proposals, plans, strict=True), 1):
+        assert ("+synchronise" in proposal_layout_words(data)) == bool(one.plan.synchronise)
+        named = [line for line in lines if str(number) in line.partition(":")[0].replace(",", "").split()]
+        assert [entries_text(one.plan.synchronise) in line for line in named] == [True] * bool(
+            one.plan.synchronise
+        )
+    for one in less:
+        (reason,) = [reason for reason in one.reasons if reason.field == "synchronise"]
+        assert LOSS_NOT_PREDICTED in reason.text
+        assert reason.text in one.to_yaml()
+        assert parse_plan(one.to_yaml()) == one.plan
     states = {entry.state for one in less for entry in one.plan.synchronise}
     assert states <= {"parameter", "gradient"}
     first = found.proposals[0]

@@ -11,6 +11,8 @@ from meshwright.plans.layers.layout_by_layer import format_named_layouts, layers
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.layers.uneven_partition import stages_in_words
+from meshwright.plans.synchronisation.entry_text import LOSS_REMARK, entries_text
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")
 
@@ -24,7 +26,7 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     choices = _choices(short_of_only_layout(plan_of_main_layout(long)).to_data(), recompute)
     if len(long.layouts) > 1:
         ranks = [f"pp{long.pipeline.ranks}"] if long.pipeline.ranks > 1 else []
-        _, schedule, _, _, again = choices
+        _, schedule, _, _, again, *_ = choices
         choices = [
             format_named_layouts(long),
             *ranks,
@@ -44,10 +46,14 @@ def proposal_words(proposal: Mapping[str, Any]) -> str:
 
 
 def proposal_layout_words(proposal: Mapping[str, Any]) -> str:
-    """Return the degrees of a proposed plan; with several layouts, those of most layers and how many others."""
+    """Return the degrees of a proposed plan, how many entries it has, and with several layouts how many others.
+
+    Those of most layers are shown.
+    """
     words = layout_words(proposal["plan"]["layout"])
     others = len(proposal["long"]["layouts"]) - 1 if _has_layouts(proposal) else 0
-    return f"{words} +{others} layout{'s' if others > 1 else ''}" if others else words
+    words += f" +{others} layout{'s' if others > 1 else ''}" if others else ""
+    return words + (" +synchronise" if proposal["plan"].get("synchronise") else "")
 
 
 def _has_layouts(proposal: Mapping[str, Any]) -> bool:
@@ -64,6 +70,7 @@ def _choices(plan: Mapping[str, Any], recompute: str) -> list[str]:
         f"micro-batch {pipeline['micro_batch']}",
         plan["sharding"],
         f"recompute {recompute}",
+        *([f"synchronise {synchronise_words(plan)}"] if plan.get("synchronise") else []),
     ]
 
 
@@ -128,6 +135,21 @@ def schedule_words(schedule: str | dict[str, Any]) -> str:
     if isinstance(schedule, str):
         return schedule
     return str(Schedule.model_validate(schedule, strict=False).choice)
+
+
+def synchronise_words(plan: Mapping[str, Any]) -> str:
+    """Return the entries of a plan as its file has them, without defaults."""
+    return entries_text(Synchronisation.model_validate(entry, strict=False) for entry in plan["synchronise"])
+
+
+def synchronise_lines(plans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each list of entries with the numbers of its proposals, and one on the loss."""
+    numbers: dict[str, list[str]] = {}
+    for number, proposal in enumerate(plans, 1):
+        if proposal["plan"].get("synchronise"):
+            numbers.setdefault(synchronise_words(proposal["plan"]), []).append(str(number))
+    lines = [f"  {', '.join(of)}: synchronise {words}" for words, of in numbers.items()]
+    return [*lines, f"  {LOSS_REMARK}"] if lines else []
 
 
 def dtype_lines(plans: Sequence[Mapping[str, Any]]) -> list[str]:

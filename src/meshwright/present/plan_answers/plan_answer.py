@@ -23,6 +23,7 @@ from meshwright.present.plan_answers.layout_text import (
     pipeline_words,
     proposal_layout_words,
     recompute_words,
+    synchronise_lines,
 )
 from meshwright.present.plan_answers.prediction import interval, print_memory
 from meshwright.present.plan_answers.solver_schedules import render_solved
@@ -41,7 +42,7 @@ def render_answer(data: dict[str, Any], written: Sequence[str]) -> None:
     if several:
         print_clusters(out, plans)
     out.print(_ranking(plans))
-    for line in dtype_lines(plans):
+    for line in (*dtype_lines(plans), *synchronise_lines(plans)):
         out.print(escape(line))
     out.print(
         f"Each is the best of its {'cluster' if several else 'layout and recomputation'}: other schedules, knobs, "

@@ -21,6 +21,7 @@ from meshwright.present.plan_answers.layout_text import (
     proposal_layout_words,
     proposal_words,
     recompute_words,
+    synchronise_lines,
 )
 from meshwright.present.plan_answers.prediction import KINDS, PARTS, interval
 from meshwright.present.plan_answers.solver_schedules import solved_lines
@@ -108,6 +109,8 @@ def _print_ranking(out: Console, plans: Sequence[dict[str, Any]]) -> None:
     out.print(table)
     for line in dtype_lines(plans[:MOST_PLANS]):
         _print(out, "", line.strip(), lines=1)
+    for line in synchronise_lines(plans[:MOST_PLANS]):
+        _print(out, "", line.strip())
 
 
 def _print_certainty(out: Console, data: dict[str, Any]) -> None:

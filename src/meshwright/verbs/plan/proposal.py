@@ -97,7 +97,7 @@ class Proposal:
             long_notes = {"pipeline.stages": texts.get("stages", ""), "layers": texts.get(BY_STAGE, "")}
             return dump_plan(self.long, {key: note for key, note in long_notes.items() if note})
         sections = {"micro_batch": "pipeline", "virtual_stages": "pipeline", "schedule": "pipeline"}
-        top_level = ("sharding", "recompute")
+        top_level = ("sharding", "recompute", "synchronise")
         notes = {
             r.field if r.field in top_level else f"{sections.get(r.field, 'layout')}.{r.field}": r.text
             for r in self.reasons

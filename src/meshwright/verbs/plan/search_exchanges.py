@@ -15,7 +15,10 @@ from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import resolve_with
 from meshwright.plans.setting import Setting
+from meshwright.plans.synchronisation.entry_text import LOSS_NOT_PREDICTED, LOSS_REMARK
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
+from meshwright.search.choice_reasons import relative_step_time
+from meshwright.search.reasons import Reason
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.plan.plan_on_cluster import EXCHANGES, PlanAnswer, PlanRequest, setting_of
 from meshwright.verbs.plan.proposal import Proposal
@@ -23,7 +26,6 @@ from meshwright.verbs.plan.search_dtypes import answer_allowing_types
 from meshwright.verbs.plan.search_space import Progress
 from meshwright.verbs.predict.predict_plan import predicted
 
-NOT_PREDICTED = "what less communication does to the loss is not predicted"
 PERIODS = (16, 64, 256)
 OUTER = {"nesterov": {"lr": 0.7, "momentum": 0.9}}
 LOCAL: tuple[Mapping[str, object], ...] = tuple(
@@ -104,8 +106,21 @@ def _proposal(one: Proposal, short: ShortPlan, setting: Setting) -> Proposal | N
         return None
     if not report.fits:
         return None
-    remark = f"synchronise: {NOT_PREDICTED}; compare the losses of a short run."
-    return replace(one, plan=short, report=replace(report, remarks=(remark, *report.remarks)), regret=None)
+    return replace(
+        one,
+        plan=short,
+        report=replace(report, remarks=(LOSS_REMARK, *report.remarks)),
+        reasons=(_reason(short, report.step_time_s, _step_s(one)), *one.reasons),
+        regret=None,
+    )
+
+
+def _reason(short: ShortPlan, step_s: float, exact_s: float) -> Reason:
+    """Return the reason for the entries of a plan: the step of the plan without them that it was made from."""
+    exact = f"exact in every step: {relative_step_time(exact_s, step_s)}"
+    text = f"{exact}, the plan that the other reasons are of; {LOSS_NOT_PREDICTED}"
+    words = ", ".join(f"{entry.state} over {entry.over}" for entry in short.synchronise)
+    return Reason("synchronise", words, text, exact_s / step_s - 1)
 
 
 def _step_s(one: Proposal) -> float:
