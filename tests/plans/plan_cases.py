@@ -242,7 +242,7 @@ entries = st.lists(
             "fragments": st.sampled_from((1, 1.5, {"count": 99, "pattern": "x"})),
             "delay": st.integers(-1, 5),
             "own": st.sampled_from(("stale", "fresh")),
-            "merge": st.floats(0, 1),
+            "merge": st.floats(0, 1, exclude_min=True),
             "compress": codecs,
             "outer": outers,
             "with": st.sampled_from((None, "pairs", {"graph": "ring"})),

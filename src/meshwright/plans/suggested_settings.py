@@ -14,6 +14,8 @@ from meshwright.plans.forms.short import ShortPlan
 
 Settings = tuple[str, ...]
 """Settings as ``--set`` takes them: ``tp=4``."""
+IN_ENTRIES = "synchronise."
+"""Fields of entries of a list: keys of their suggestions are the entry's, not those of the plan with the same name."""
 GIVEN = ("plan", "model", "cluster", "stack")
 """Keys that name what a plan is for: no suggestion about them is a change of the plan."""
 _OR = re.compile(r", or | or (?=[a-z_]+: )")
@@ -24,7 +26,9 @@ _VALUE = re.compile(r"[\w.-]+|\[[\w, -]+\]")
 
 
 def suggested_settings(problem: Problem) -> tuple[Settings, ...]:
-    """Return the alternatives of a suggestion that change the plan; none for prose."""
+    """Return the alternatives of a suggestion that change the plan; none for prose, or for entries of a list."""
+    if problem.field.startswith(IN_ENTRIES):
+        return ()
     return tuple(_alternatives(problem.field, problem.suggestion))
 
 

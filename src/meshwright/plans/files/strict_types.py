@@ -1,7 +1,7 @@
 """The base of every type in a plan file: frozen, unknown keys are errors, no silent conversions."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticKnownError
@@ -23,6 +23,16 @@ class Strict(BaseModel):
         fields = type(self).model_fields
         values = {field.alias or name: getattr(self, name) for name, field in fields.items()}
         return {key: _data(value) for key, value in values.items() if value is not None}
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PydanticKnownError("float_type")
+    return value
+
+
+Number = Annotated[int | float, BeforeValidator(_number)]
+"""A whole or other number, which stays what it is; of anything else there is one problem, not one for each."""
 
 
 def one_of(names: Callable[[], Iterable[str]]) -> BeforeValidator:

@@ -53,6 +53,7 @@ EXAMPLES = {
     "capacity_tokens": "capacity_tokens: 8192",
     "runs": "runs: 3",
     "sigma": "sigma: 0.08",
+    "synchronise": "synchronise: [{state: parameter, over: dp_replicate, every: 100}]",
     "state": "state: gradient",
     "over": "over: dp_shard",
     "base": "base: 4",
@@ -251,8 +252,17 @@ def _for_missing(kind: type[Strict], path: Sequence[str | int], facts: Facts) ->
     return f"add `{facts.get('example') or _examples(kind).get(key, key)}`"
 
 
+def _list_example(kind: type[Strict], path: Sequence[str | int]) -> str:
+    """Return an example line for the list at ``path``, or that has the item there; empty if there is none."""
+    *_, key = (str(part) for part in path if isinstance(part, str))
+    example = _examples(kind).get(key, "")
+    return f"write `{example}`" if f"{key}: [" in example else ""
+
+
 def _for_shape(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
     """Return an example line for the innermost key that has one; else the keys of the mapping."""
+    if isinstance(path[-1], int) and (example := _list_example(kind, path)):
+        return example
     examples = _examples(kind)
     known = [examples[str(part)] for part in reversed(path) if str(part) in examples]
     inside = ", ".join(f"{key}: …" for key in _keys(_type_at(kind, path))[:3])
@@ -267,6 +277,8 @@ def _for_literal(kind: type[Strict], path: Sequence[str | int], facts: Facts) ->
 
 
 def _for_number(kind: type[Strict], path: Sequence[str | int], facts: Facts) -> str:
+    if isinstance(facts["input"], bool):
+        return "write a number, e.g. 4"
     in_k = count_in_k(str(facts["input"]))
     if in_k is not None:
         return f"write {in_k}"
@@ -292,7 +304,7 @@ SUGGESTIONS: dict[str, Callable[[type[Strict], Sequence[str | int], Facts], str]
     "string_pattern_mismatch": lambda kind, path, facts: "letters, digits and _ . + - only: fast-1",
     "string_too_long": lambda kind, path, facts: f"at most {facts['ctx']['max_length']} characters",
     "too_long": lambda kind, path, facts: f"at most {facts['ctx']['max_length']} entries",
-    "tuple_type": lambda kind, path, facts: "write [a, b]",
+    "tuple_type": lambda kind, path, facts: _list_example(kind, path) or "write [a, b]",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "too_short"), _for_shape),
     "finite_number": _for_number,
     "greater_than": lambda kind, path, facts: (

@@ -129,13 +129,18 @@ def _unreadable(error: Exception, text: str, where: str) -> Problem:
     return Problem(where, value, f"cannot be read as YAML: {reason} ({place})", PLAIN)
 
 
-def _frozen(value: object, where: str, *, finite: bool) -> object:
+def _frozen(value: object, where: str, path: tuple[str, ...] = (), *, finite: bool) -> object:
     if isinstance(value, dict):
-        return {str(key): _frozen(item, f"{where}: {key}", finite=finite) for key, item in value.items()}
+        return {
+            str(key): _frozen(item, where, (*path, str(key)), finite=finite) for key, item in value.items()
+        }
     if isinstance(value, list):
-        return tuple(_frozen(item, where, finite=finite) for item in value)
+        return tuple(
+            _frozen(item, where, (*path, str(place)), finite=finite) for place, item in enumerate(value)
+        )
     if finite and isinstance(value, float) and not isfinite(value):
-        raise InputError(Problem(where, value, "must be finite", "write a number, such as 1.5"))
+        field = f"{where}: {'.'.join(path)}" if path else where
+        raise InputError(Problem(field, value, "must be finite", "write a number, such as 1.5"))
     return value
 
 

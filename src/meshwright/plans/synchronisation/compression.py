@@ -21,9 +21,8 @@ from typing import Annotated
 
 from pydantic import Discriminator, Tag
 
-from meshwright.plans.files.strict_types import Strict, number_or_mapping
+from meshwright.plans.files.strict_types import Number, Strict, number_or_mapping
 
-Number = int | float
 FORMATS = ("int8", "int4", "e3m0", "tree8")
 """The element types of ``quantise``."""
 CODECS = ("quantise", "ternary", "low_rank", "dct", "select", "top_k", "random_k", "sketch", "lsh")

@@ -1,8 +1,10 @@
 """Entries of ``synchronise`` as text of a plan file, on one line, without defaults."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from meshwright.errors import written
+from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 
 LOSS_NOT_PREDICTED = "what less communication does to the loss is not predicted"
@@ -11,7 +13,12 @@ LOSS_REMARK = f"synchronise: {LOSS_NOT_PREDICTED}; compare the losses of a short
 
 def entry_text(entry: Synchronisation) -> str:
     """Return an entry, as ``{state: parameter, over: dp_replicate, every: 16}``."""
-    return written(entry.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True))
+    return written(file_data(entry))
+
+
+def file_data(part: Strict) -> dict[str, Any]:
+    """Return an entry or a part of it as a file that leaves defaults out has it."""
+    return part.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def entries_text(entries: Iterable[Synchronisation]) -> str:

@@ -13,9 +13,8 @@ none          anchor ← anchor − Δ̄, the mean
 Values are checked by ``plans/rules/synchronisation``.
 """
 
-from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.files.strict_types import Number, Strict
 
-Number = int | float
 OUTERS = ("sgd", "momentum", "nesterov", "adam")
 
 

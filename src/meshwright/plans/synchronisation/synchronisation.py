@@ -13,11 +13,10 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, JsonValue, Tag
 
-from meshwright.plans.files.strict_types import Strict, name_or_list, name_or_mapping
+from meshwright.plans.files.strict_types import Number, Strict, name_or_list, name_or_mapping
 from meshwright.plans.synchronisation.compression import Compression
 from meshwright.plans.synchronisation.outer_optimizer import Outer
 
-Number = int | float
 STATES = ("gradient", "parameter", "first_moment", "second_moment", "optimizer", "expert_token")
 AXES = ("dp_shard", "dp_replicate", "ep")
 FRAGMENT_PATTERNS = ("strided", "sequential")

@@ -7,6 +7,7 @@ from meshwright.plans.forms.conversion import expand
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.rule_input import RuleInput
 from meshwright.plans.rules.synchronisation.axis_rules import AXIS_RULES
+from meshwright.program.synchronisation.low_rank_ranks import factor_rank
 from meshwright.stack.load import load_stack
 
 TWO = {"dp_replicate": 4, "dp_shard": 8, "tp": 2}
@@ -71,7 +72,7 @@ BAD = [
     ((GRADIENT, PARAMETER | OUTER), {}, "1.state", "gradients cross dp_replicate in every step"),
     ((GRADIENT,), {"layout": {"dp_shard": 64}}, "0.over", "dp_replicate = 1: without outer"),
     ((TOKENS,), EXPERTS | {"layout": {"dp_shard": 64}}, "0.state", "ep = 1"),
-    ((TOKENS,), {}, "0.state", "ep = 1"),
+    ((TOKENS,), {}, "0.state", "has no experts"),
     (
         (PARAMETER | SHARD | {"every": 2},),
         {"sharding": "zero3"},
@@ -140,6 +141,16 @@ BAD = [
     ((PARAMETER | {"fragments": 17},), {}, "0.fragments", "fragments ≤ layers: 17 > 16"),
     ((PARAMETER | {"fragments": {"count": 17}},), {}, "0.fragments", "17 > 16"),
     ((GRADIENT | {"compress": {"top_k": 0.1, "layers": "3..16"}},), {}, "0.compress.layers", "are 0..15"),
+    (
+        (GRADIENT | {"compress": {"top_k": 0.1, "layers": "9..3"}},),
+        {},
+        "0.compress.layers",
+        "before the last",
+    ),
+    ((GRADIENT | {"compress": {"top_k": 0.1, "layers": "all"}},), {}, "0.compress.layers", "range of layers"),
+    ((GRADIENT | {"compress": {"low_rank": 100_000}},), {}, "0.compress.low_rank", "is sent whole"),
+    ((GRADIENT | {"compress": {"low_rank": {"budget": 10**6}}},), {}, "0.compress.low_rank", "is sent whole"),
+    ((PARAMETER | {"fragments": 10**12},), {}, "0.fragments", "must be a whole number"),
     ((PARAMETER | {"delay": 2},), {}, "0.delay", "delay ≤ every"),
 ]
 
@@ -154,6 +165,25 @@ def test_bad_plans_are_named(entries, keys, field, rule):
 def test_every_rule_has_a_case():
     bad = [case(*entries, **keys) for entries, keys, _, _ in BAD]
     assert all(any(list(rule(one)) for one in bad) for rule in AXIS_RULES)
+
+
+@pytest.mark.parametrize("layers", ["9..3", "3..16", "all"])
+def test_suggested_layers_are_those_of_the_model(layers):
+    (problem,) = problems(GRADIENT | {"compress": {"top_k": 0.1, "layers": layers}})
+    assert problem.suggestion == f"layers: 0..{DENSE.layers - 1}"
+
+
+def test_ranks_are_useless_from_where_no_factors_are_smaller():
+    whole = {"layout": {"dp_replicate": 64}}
+    (problem,) = problems(GRADIENT | {"compress": {"low_rank": 10**6}}, **whole)
+    assert problem.severity == "warning"
+    useful = int(problem.rule.rpartition(" ")[2])
+    assert problems(GRADIENT | {"compress": {"low_rank": useful}}, **whole) == []
+    assert problems(GRADIENT | {"compress": {"low_rank": useful + 1}}, **whole) != []
+    shapes = {p.shape for block in graph(DENSE).blocks for op in block.operators for p in op.parameters}
+    matrices = [(1, *shape) for shape in shapes if len(shape) == 2]
+    smaller = [[rank for rank in (useful, useful + 1) if factor_rank(rank, one)] for one in matrices]
+    assert max(smaller) == [useful]
 
 
 def test_sgd_with_momentum_has_a_first_moment():

@@ -70,9 +70,12 @@ BAD = [
     (TOKENS | {"compress": {"lsh": {}, "error_feedback": True}}, "compress.error_feedback", "lsh has no"),
     ({"compress": {"low_rank": 2, "cast": "bf16"}}, "compress.cast", "low_rank has no cast"),
     ({"compress": {"dct": {"chunk": 8, "keep": 9}}}, "compress.dct.keep", "keep ≤ chunk: 9 > 8"),
-    ({"compress": {"top_k": 0.1, "layers": "9..3"}}, "compress.layers", "first before the last"),
-    ({"compress": {"top_k": 0.1, "layers": "all"}}, "compress.layers", "range of layers"),
-    ({"merge": 2}, "merge", "must be from 0 to 1"),
+    ({"merge": 2}, "merge", "must be above 0 and at most 1"),
+    ({"merge": 0}, "merge", "must be above 0 and at most 1"),
+    ({"every": -3}, "every", "must be a whole number"),
+    ({"every": -3, "delay": 2, "own": "fresh"}, "every", "must be a whole number"),
+    ({"every": 4, "delay": -1}, "delay", "must be a whole number"),
+    (TOKENS | {"over": "dp"}, "over", "unknown name"),
 ]
 
 
@@ -82,6 +85,26 @@ def test_bad_entries_are_named(keys, key, rule):
     assert problem.field == f"synchronise.2.{key}"
     assert rule in problem.rule
     assert problem.suggestion
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown", "hint"),
+    [
+        (GRADIENT | {"outer": SGD}, "outer = {sgd: {lr: 1.0}}", "take outer out"),
+        ({"outer": {}}, "outer = {}", "outer: {nesterov: {lr: 0.7}}"),
+        ({"compress": {"top_k": 0.1, "quantise": "int8"}}, "compress = {quantise: int8, top_k: 0.1}", None),
+        (
+            {"every": QSR | {"probability": 0.1}},
+            "every = {qsr: {base: 4, alpha: 0.01}, probability: 0.1}",
+            None,
+        ),
+    ],
+)
+def test_values_are_shown_as_in_the_file_and_suggestions_are_lines_of_it(keys, shown, hint):
+    (problem,) = entry_problems("synchronise.0", entry(keys))
+    assert str(problem).startswith(f"synchronise.0.{shown}: ")
+    assert problem.suggestion == (hint or problem.suggestion)
+    assert "…" not in problem.suggestion
 
 
 def test_every_rule_has_a_case():

@@ -1,14 +1,18 @@
 """Numbers out of range and unknown names, each by the path of its key."""
 
 import pytest
+from plan_cases import short_plan
 
+from meshwright.errors import InputError, written
+from meshwright.plans.files.plan_file import dump_plan, parse_plan
+from meshwright.plans.files.yaml_text import read_mapping
 from meshwright.plans.rules.synchronisation.numbers_and_names import (
     NAMES,
     NUMBERS,
     number_and_name_problems,
     values,
 )
-from meshwright.plans.synchronisation.synchronisation import Synchronisation
+from meshwright.plans.synchronisation.synchronisation import STATES, Synchronisation
 
 
 def entry(**keys):
@@ -76,6 +80,53 @@ def test_counts_are_whole(path):
     full = next(one for one in FULL if isinstance(values(one).get(path), int | float))
     (problem,) = number_and_name_problems("synchronise.0", with_value(full, path, 1.5))
     assert "whole number" in problem.rule
+
+
+@pytest.mark.parametrize(
+    ("keys", "hint"),
+    [
+        ({"over": "dp"}, "one of dp_replicate, dp_shard"),
+        ({"over": "tp"}, "one of dp_replicate, dp_shard"),
+        ({"over": "dp_replicat"}, "did you mean dp_replicate?"),
+        ({"over": "dp", "state": "expert_token"}, "one of ep"),
+        ({"over": "dp", "state": "weights"}, "one of dp_replicate, dp_shard, ep"),
+    ],
+)
+def test_unknown_axes_get_those_that_the_state_may_have(keys, hint):
+    found = {one.field: one.suggestion for one in number_and_name_problems("synchronise.0", entry(**keys))}
+    assert found["synchronise.0.over"] == hint
+
+
+@pytest.mark.parametrize(
+    "keys", [{"every": True}, {"every": (1,)}, {"merge": "x"}, {"compress": {"low_rank": True}}]
+)
+def test_what_is_no_number_is_one_problem_at_its_key(keys):
+    with pytest.raises(InputError) as error:
+        parse_plan(
+            dump_plan(short_plan({"dp_replicate": 64})).replace("\n...", "\n" + text_of(keys) + "\n...")
+        )
+    (problem,) = error.value.problems
+    path = next(iter(keys)) if "compress" not in keys else "compress.low_rank"
+    assert (problem.field, problem.rule) == (f"synchronise.0.{path}", "must be a number")
+
+
+def text_of(keys):
+    return f"synchronise: [{written({'state': 'parameter', 'over': 'dp_replicate', **keys})}]"
+
+
+def test_numbers_that_are_not_finite_are_named_with_their_entry():
+    with pytest.raises(InputError) as error:
+        parse_plan("synchronise: [{merge: 1}, {outer: {sgd: {lr: .inf}}}]", "p.yaml")
+    assert [problem.field for problem in error.value.problems] == ["p.yaml: synchronise.1.outer.sgd.lr"]
+
+
+@pytest.mark.parametrize("text", ["a", "{state: parameter, over: dp_replicate}", "[a]"])
+def test_what_is_no_list_of_entries_gets_a_line_to_write(text):
+    with pytest.raises(InputError) as error:
+        parse_plan(f"plan: 1\nsynchronise: {text}")
+    (problem,) = [one for one in error.value.problems if one.field.startswith("synchronise")]
+    line = problem.suggestion.removeprefix("write `").removesuffix("`")
+    assert Synchronisation.model_validate(read_mapping(line, "line")["synchronise"][0]).state in STATES
 
 
 @pytest.mark.parametrize("path", NAMES)

@@ -1,16 +1,21 @@
 """Rules on the entries of ``synchronise`` against the plan's axes, model and optimizer, and against each other."""
 
+import re
 from collections.abc import Iterator
 from math import prod
 
 from meshwright.errors import Problem
 from meshwright.plans.forms.long import ExpertGrid
 from meshwright.plans.rules.rule_input import Rule, RuleInput
-from meshwright.plans.rules.synchronisation.exchange_rules import LAYERS, entry_problems, only_codec
+from meshwright.plans.rules.synchronisation.exchange_rules import entry_problems, only_codec
+from meshwright.plans.rules.synchronisation.numbers_and_names import legal_number
+from meshwright.plans.synchronisation.compression import Budget
+from meshwright.plans.synchronisation.entry_text import file_data
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import AXES, STATES, Synchronisation, loose_axes
 from meshwright.workload.optimizers import OPTIMIZERS
 
+LAYERS = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 MOMENTS = ("first_moment", "second_moment", "optimizer")
 EXPERT_AXES = {"dp_replicate": "edp_replicate", "dp_shard": "edp_shard"}
 Found = Iterator[Problem]
@@ -53,7 +58,12 @@ def several_ranks(case: RuleInput) -> Found:
     for field, entry in by_field(case):
         if entry.axis == "ep":
             experts = case.layout.experts
-            if experts is None or experts.ep == 1:
+            if case.arch.moe is None:
+                rule = f"{case.model.name} has no experts that tokens travel to"
+                yield Problem(
+                    f"{field}.state", entry.state, rule, "take the entry out, or a model with experts"
+                )
+            elif experts is None or experts.ep == 1:
                 rule = "tokens travel to experts where ep > 1, and ep = 1"
                 yield Problem(f"{field}.state", entry.state, rule, "layout.ep: 2, or take the entry out")
         elif degrees[entry.axis] == 1 and entry.axis not in sharded and entry.outer_in_full is None:
@@ -91,7 +101,7 @@ def sharded_states(case: RuleInput) -> Found:
 
 def _rank(entry: Synchronisation) -> object:
     rank = entry.compress.low_rank if entry.compress else None
-    return rank if isinstance(rank, int | float) or rank is None else str(rank.to_data())
+    return rank if isinstance(rank, int | float) or rank is None else file_data(rank)
 
 
 def states_of_loose_axes(case: RuleInput) -> Found:
@@ -157,18 +167,54 @@ def _expert_stride(mesh: ExpertGrid, axis: str) -> int:
 
 
 def layers_of_the_model(case: RuleInput) -> Found:
-    """Require at least a layer for each fragment, and encoded layers that the model has."""
+    """Require at least a layer for each fragment."""
     layers = case.arch.main_layers
     for field, entry in by_field(case):
         count = entry.fragment_rule.count
-        if count > layers:
+        if count > layers and legal_number("fragments", count):
             rule = f"fragments ≤ layers: {count} > {layers}"
             yield Problem(f"{field}.fragments", count, rule, f"fragments: {layers}")
-        written = entry.compress.layers if entry.compress else None
-        found = LAYERS.fullmatch(written) if written is not None else None
-        if found is not None and int(found[2] or found[1]) >= case.arch.layers:
-            rule = f"the model's layers are 0..{case.arch.layers - 1}"
-            yield Problem(f"{field}.compress.layers", written, rule, f"layers: 0..{case.arch.layers - 1}")
+
+
+def encoded_layers(case: RuleInput) -> Found:
+    """Require ranges of encoded layers that the model has."""
+    last = case.arch.layers - 1
+    for place, entry in enumerate(case.plan.synchronise):
+        layers = entry.compress.layers if entry.compress else None
+        if layers is None:
+            continue
+        found, field = LAYERS.fullmatch(layers), f"synchronise.{place}.compress.layers"
+        if found is None or int(found[1]) > int(found[2] or found[1]):
+            rule = "must be a layer or a range of layers, the first before the last"
+            yield Problem(field, layers, rule, f"layers: 0..{last}")
+        elif int(found[2] or found[1]) > last:
+            yield Problem(field, layers, f"the model's layers are 0..{last}", f"layers: 0..{last}")
+
+
+def low_ranks_encode(case: RuleInput) -> Found:
+    """Warn of ranks whose factors are smaller than no matrix of the model: all are then sent whole."""
+    for field, entry in by_field(case):
+        low_rank = entry.compress.low_rank if entry.compress else None
+        if low_rank is None:
+            continue
+        rank = low_rank.budget if isinstance(low_rank, Budget) else low_rank
+        largest = max(
+            (-(-rows * columns // (rows + columns)) - 1 for rows, columns in _matrices(case)), default=0
+        )
+        if rank > largest and legal_number("compress.low_rank", rank):
+            rule = f"every matrix is sent whole: factors are smaller than one of them up to rank {largest}"
+            yield Problem(f"{field}.compress.low_rank", _rank(entry), rule, "low_rank: 4", "warning")
+
+
+def _matrices(case: RuleInput) -> Iterator[tuple[int, int]]:
+    """Yield rows and columns of the trained matrices on a rank."""
+    experts = case.layout.experts
+    for block in case.model.blocks:
+        for parameter in (one for operator in block.operators for one in operator.parameters if one.trained):
+            cut = case.grid.tp if parameter.ep_dim is None else experts.etp if experts else 1
+            shape = [n // (cut if dim == parameter.tp_dim else 1) for dim, n in enumerate(parameter.shape)]
+            if len(shape) > 1:
+                yield shape[-2], shape[-1]
 
 
 AXIS_RULES: tuple[Rule, ...] = (
@@ -180,4 +226,6 @@ AXIS_RULES: tuple[Rule, ...] = (
     states_of_the_optimizer,
     experts_within_islands,
     layers_of_the_model,
+    encoded_layers,
+    low_ranks_encode,
 )

@@ -1,19 +1,19 @@
 """Rules on one entry of ``synchronise`` by itself: keys that belong together, exclude each other, or say nothing."""
 
-import re
 from collections.abc import Callable, Iterator
 
-from meshwright.errors import Problem
-from meshwright.plans.rules.synchronisation.numbers_and_names import number_and_name_problems
+from meshwright.errors import Problem, written
+from meshwright.plans.files.strict_types import Strict
+from meshwright.plans.rules.synchronisation.numbers_and_names import legal_number, number_and_name_problems
 from meshwright.plans.synchronisation.compression import CODECS, Compression
+from meshwright.plans.synchronisation.entry_text import file_data
 from meshwright.plans.synchronisation.outer_optimizer import OUTERS, Outer
-from meshwright.plans.synchronisation.synchronisation import PeriodRule, Synchronisation
+from meshwright.plans.synchronisation.synchronisation import AXES, PeriodRule, Synchronisation
 
 FEEDS_BACK = ("quantise", "ternary", "low_rank", "top_k", "random_k", "sketch")
 """Codecs with error feedback; dct and select keep what they leave out in a momentum."""
 KEEPS_VALUES = ("dct", "select", "top_k", "random_k")
 """Codecs whose messages have values of a type that ``cast`` may say."""
-LAYERS = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 EVERY_STEP = {
     "gradient": "gradients are exchanged in every step",
     "expert_token": "tokens travel in every pass",
@@ -58,16 +58,18 @@ def _delay(field: str, entry: Synchronisation) -> Iterator[Problem]:
     every, delay = entry.every, entry.delay
     ruled = isinstance(every, PeriodRule) and every.qsr is not None
     period = every.qsr.base if isinstance(every, PeriodRule) and every.qsr is not None else every
-    if not isinstance(period, int | float):
+    if not isinstance(period, int | float) or not (
+        legal_number("every", period) and legal_number("delay", delay)
+    ):
         return
     if ruled and delay and delay >= period:
         rule = f"with a rule delay stays below its base: {delay} ≥ {period}"
-        yield Problem(f"{field}.delay", delay, rule, f"delay: {max(0, int(period) - 1)}")
+        yield Problem(f"{field}.delay", delay, rule, f"delay: {int(period) - 1}")
     elif delay > period:
         rule = f"delay ≤ every: {delay} > {period}"
-        yield Problem(f"{field}.delay", delay, rule, f"delay: {max(0, int(period))}")
+        yield Problem(f"{field}.delay", delay, rule, f"delay: {int(period)}")
     if entry.own == "fresh" and (ruled or delay != period):
-        rule = f"fresh needs delay = every: {delay} ≠ {_shown(every)}"
+        rule = f"fresh needs delay = every: {delay} ≠ {written(_shown(every))}"
         hint = "own: stale" if ruled else f"delay: {period}, or own: stale"
         yield Problem(f"{field}.own", entry.own, rule, hint)
 
@@ -82,29 +84,28 @@ def _period(field: str, entry: Synchronisation) -> Iterator[Problem]:
 def _one_outer(field: str, entry: Synchronisation) -> Iterator[Problem]:
     if isinstance(entry.outer, Outer) and len(entry.outer.written) != 1:
         rule = f"must be one of {', '.join(OUTERS)}; there are {len(entry.outer.written)}"
-        yield Problem(
-            f"{field}.outer", ", ".join(entry.outer.written) or None, rule, "outer: {nesterov: {lr: 0.7}}"
-        )
+        yield Problem(f"{field}.outer", _shown(entry.outer), rule, "outer: {nesterov: {lr: 0.7}}")
 
 
 def _one_codec(field: str, entry: Synchronisation) -> Iterator[Problem]:
     compress = entry.compress
     if compress is None:
         return
-    written = compress.written
-    if len(written) != 1:
-        rule = f"must have one codec of {', '.join(CODECS)}; there are {len(written)}"
-        hint = f"compress: {{{written[0]}: …}} alone" if written else "compress: {quantise: int8}"
-        yield Problem(f"{field}.compress", ", ".join(written) or None, rule, hint)
-    elif (entry.state == "expert_token") != (written[0] == "lsh"):
+    codecs = compress.written
+    if len(codecs) != 1:
+        rule = f"must have one codec of {', '.join(CODECS)}; there are {len(codecs)}"
+        value = file_data(compress)
+        alone = {codecs[0]: value[codecs[0]]} if codecs else {"quantise": "int8"}
+        yield Problem(f"{field}.compress", value, rule, f"compress: {written(alone)}")
+    elif (entry.state == "expert_token") != (codecs[0] == "lsh"):
         rule = f"lsh is the codec of expert_token, and of it alone; state is {entry.state}"
         hint = "compress: {lsh: {}}" if entry.state == "expert_token" else "state: expert_token, over: ep"
-        yield Problem(f"{field}.compress", written[0], rule, hint)
+        yield Problem(f"{field}.compress", codecs[0], rule, hint)
 
 
 def _tokens(field: str, entry: Synchronisation) -> Iterator[Problem]:
     tokens = entry.state == "expert_token"
-    if isinstance(entry.over, str) and tokens != (entry.over == "ep"):
+    if entry.over in AXES and tokens != (entry.over == "ep"):
         rule = "expert_token is what travels over ep, and nothing else does"
         yield Problem(f"{field}.over", entry.over, rule, "over: ep" if tokens else "over: dp_replicate")
     if tokens and entry.compress is None:
@@ -132,19 +133,8 @@ def _codec_options(field: str, entry: Synchronisation) -> Iterator[Problem]:
         yield Problem(f"{field}.compress.dct.keep", dct.keep, rule, f"keep: {dct.chunk}")
 
 
-def _layer_range(field: str, entry: Synchronisation) -> Iterator[Problem]:
-    layers = entry.compress.layers if entry.compress else None
-    if layers is None:
-        return
-    found = LAYERS.fullmatch(layers)
-    if found is None or int(found[1]) > int(found[2] or found[1]):
-        rule = "must be a layer or a range of layers, the first before the last"
-        yield Problem(f"{field}.compress.layers", layers, rule, "layers: 0..9")
-
-
 def _shown(value: object) -> object:
-    to_data = getattr(value, "to_data", None)
-    return str(to_data()) if to_data is not None else value
+    return file_data(value) if isinstance(value, Strict) else value
 
 
 ENTRY_RULES: tuple[Callable[[str, Synchronisation], Iterator[Problem]], ...] = (
@@ -156,5 +146,4 @@ ENTRY_RULES: tuple[Callable[[str, Synchronisation], Iterator[Problem]], ...] = (
     _one_codec,
     _tokens,
     _codec_options,
-    _layer_range,
 )

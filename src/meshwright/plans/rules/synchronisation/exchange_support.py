@@ -60,9 +60,9 @@ def _lists(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
 
 def _partners(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
     if entry.partners is not None:
-        yield "with", str(entry.partners), "an exchange with some of the ranks", "take with out"
+        yield "with", entry.partners, "an exchange with some of the ranks", "take with out"
     if entry.combine is not None:
-        yield "combine", str(entry.combine), "another combination than the weighted mean", "take combine out"
+        yield "combine", entry.combine, "another combination than the weighted mean", "take combine out"
 
 
 def _periods(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:

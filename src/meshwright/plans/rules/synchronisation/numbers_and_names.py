@@ -59,7 +59,7 @@ NUMBERS: Mapping[str, NumberRule] = {
     "fragments": _whole(1, 8),
     "fragments.count": _whole(1, 8),
     "delay": _whole(0, 5),
-    "merge": NumberRule("must be from 0 to 1", lambda value: 0 <= value <= 1, "0.5"),
+    "merge": _share("0.5"),
     "compress.ternary.clip": _positive("2.5"),
     "compress.low_rank": _whole(1, 4),
     "compress.low_rank.budget": _whole(1, 4),
@@ -100,11 +100,25 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "compress.cast": CASTS,
     "compress.select.pattern": PATTERNS,
 }
+ALIKE = 0.6
+"""The part that a near name shares: ``dp`` is none of ``ep``."""
 MEANT = {
     "outer": (*OUTERS, NO_OUTER),
     "every": ("a whole number", "{qsr: {base: 4, alpha: 0.0175}}"),
 }
 """What may stand in the place of a name of these keys."""
+
+
+def axes_of_state(state: str) -> tuple[str, ...]:
+    """Return the axes that entries of a state may name; of an unknown state all of them."""
+    if state not in STATES:
+        return AXES
+    return tuple(axis for axis in AXES if (axis == "ep") == (state == "expert_token"))
+
+
+def legal_number(path: str, value: object) -> bool:
+    """Return true for a number in the range of its key."""
+    return isinstance(value, int | float) and NUMBERS[path].legal(value)
 
 
 def values(entry: Synchronisation) -> dict[str, object]:
@@ -131,7 +145,8 @@ def number_and_name_problems(field: str, entry: Synchronisation) -> Iterator[Pro
         key = path.rpartition(".")[2]
         number, names = NUMBERS.get(path), NAMES.get(path)
         if isinstance(value, str) and names is not None and value not in names:
-            hint = f"{key}: {'|'.join(MEANT[path])}" if path in MEANT else nearest(value, names)
+            known = axes_of_state(entry.state) if path == "over" else names
+            hint = f"{key}: {'|'.join(MEANT[path])}" if path in MEANT else nearest(value, known, alike=ALIKE)
             yield Problem(f"{field}.{path}", value, "unknown name", hint)
         elif number is not None and isinstance(value, int | float) and not number.legal(value):
             hint = number.example if key.isdigit() else f"{key}: {number.example}"
