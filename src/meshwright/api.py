@@ -344,13 +344,12 @@ def verify(
 
     ``against`` another plan, or ``data-parallel``: whether both train equal models instead.
     """
-    from meshwright.verbs.verify import DATA_PARALLEL, compared, verified
+    from meshwright.verbs.verify import compared, plan_against, verified
 
     shown = progress or (lambda what, part: None)
     if against is None:
         return verified(load(path), ranks, shown)
-    other = None if str(against) == DATA_PARALLEL else load(against)
-    return compared(load(path), str(against), other, shown)
+    return compared(load(path), str(against), plan_against(against), shown)
 
 
 def run(

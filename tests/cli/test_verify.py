@@ -57,6 +57,24 @@ def test_two_plans_are_compared(tmp_path):
     assert done.data["max_relative_error"] > 1e-9
 
 
+@pytest.mark.parametrize(
+    ("against", "hint"),
+    [("data-paralel", "did you mean data-parallel?"), ("other.yaml", "data-parallel, or the path of a plan")],
+)
+def test_another_plan_that_is_not_there_is_a_problem_of_against(tmp_path, against, hint):
+    done = run("verify", plan_file(tmp_path), "--against", against, "--json")
+    assert done.code == 2, done
+    (problem,) = done.data["problems"]
+    assert (problem["field"], problem["value"], problem["suggestion"]) == ("against", against, hint)
+
+
+def test_problems_of_another_plan_name_the_option(tmp_path):
+    other = write(tmp_path / "other.yaml", plan_text(layout="{tp: 0}"))
+    done = run("verify", plan_file(tmp_path), "--against", other, "--json")
+    assert done.code == 2, done
+    assert {one["field"].partition(".")[0] for one in done.data["problems"]} == {"against"}
+
+
 @pytest.mark.slow
 def test_a_plan_of_a_model_that_predicts_further_tokens_is_proven(tmp_path):
     model = write(tmp_path / "further.json", json.dumps(FURTHER))

@@ -152,5 +152,20 @@ def test_a_suggestion_is_read_as_settings(field, text, settings):
     assert list(found) == settings
 
 
+@pytest.mark.parametrize(
+    ("keys", "hints"),
+    [
+        ({"outer": {"nesterov": {"lr": 0.7, "momentum": 2}}}, ["momentum: 0.9"]),
+        ({"every": {"qsr": {"base": 0, "alpha": -1.0}}}, ["base: 4", "alpha: 0.0175"]),
+    ],
+)
+def test_suggestions_for_entries_of_a_list_stay_those_of_the_rule(keys, hints):
+    entry = {"state": "parameter", "over": "dp_replicate", **keys}
+    plan = short_plan({"dp_replicate": 64}, sharding="none", stack="generic", synchronise=(entry,))
+    with pytest.raises(InputError) as error:
+        resolve_with(plan, graph(DENSE), cluster(64), load_stack("generic"))
+    assert [problem.suggestion for problem in error.value.problems] == hints
+
+
 def test_settings_are_written_as_lines_of_a_plan_file():
     assert suggestion_text(("pipeline.schedule=1f1b", "tp=2")) == "schedule: 1f1b, tp: 2"

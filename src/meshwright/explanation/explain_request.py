@@ -1,8 +1,6 @@
 """Answer ``explain``: explain a plan, its difference from another plan, or all values of one choice."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 from meshwright.cost.constants_file import Given
@@ -19,6 +17,7 @@ from meshwright.verbs.load_plan import (
     load,
     load_serving,
     plan_name,
+    problems_of,
     refuse_serving_options,
     refuse_training_options,
 )
@@ -46,15 +45,6 @@ def answer_explain(
         return compare_values(own, each)
     if against is None:
         return explained(own, progress or (lambda what, part: None))
-    with _problems_of("against"):
+    with problems_of("against"):
         other = recommended(own) if is_recommended(against) else load(against, constants=constants)
     return compare_plans(own, other, plan_name(against, 1))
-
-
-@contextmanager
-def _problems_of(option: str) -> Iterator[None]:
-    """Problems of a second file name the option that it was given with."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(replace(p, field=f"{option}.{p.field}") for p in error.problems) from None

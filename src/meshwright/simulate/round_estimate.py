@@ -8,7 +8,7 @@ from math import lcm
 from meshwright.cost.operators.pass_prices import Prices
 from meshwright.cost.operators.price_plans import program_prices
 from meshwright.cost.plan_report import Estimate
-from meshwright.cost.synchronisation.exchange_rows import IN_STEPS, ExchangeSummary
+from meshwright.cost.synchronisation.exchange_rows import IN_STEPS, SHARED, ExchangeSummary
 from meshwright.cost.synchronisation.exchanges_in_steps import (
     program_exchanges,
     step_codec_seconds,
@@ -22,8 +22,8 @@ from meshwright.program.program import Program
 
 CODEC = "codec"
 BETWEEN_STEPS = (
-    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed; exposed "
-    "time inside steps is divided by seconds"
+    "predicted: means over a round of steps that is played with its exchanges; passes of codecs are assumed; inside "
+    f"steps {SHARED}"
 )
 AT_BASE = (
     f"{BETWEEN_STEPS}; the period is the base of its rule, since no --steps say how the learning rate falls"

@@ -1,7 +1,8 @@
 """Load a plan with everything that it names, changed by settings and by constants that the user gave."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def load(
     if problems or given is None or found is None:
         raise InputError(problems)
     return replace(found, setting=given.on(found.setting))
+
+
+@contextmanager
+def problems_of(option: str) -> Iterator[None]:
+    """Problems of a second file name the option that it was given with."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(replace(p, field=f"{option}.{p.field}") for p in error.problems) from None
 
 
 @dataclass(frozen=True, slots=True)

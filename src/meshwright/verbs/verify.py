@@ -6,11 +6,12 @@ The proof is of our own executor, on small plans that do all that the plan does.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cluster.fast_domains import in_nodes_of
 from meshwright.cluster.load import load_cluster
-from meshwright.errors import InputError, Problem, UnsupportedError
+from meshwright.errors import InputError, Problem, UnsupportedError, near_names
 from meshwright.plans.forms.dtypes import Dtypes
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.resolve import Resolved, resolve_with
@@ -27,6 +28,7 @@ from meshwright.program.program import Program
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import Stack
 from meshwright.stack.state_types import changed_types
+from meshwright.verbs.load_plan import load, problems_of
 
 if TYPE_CHECKING:
     from meshwright.runtime.verify.case_result import Outcome
@@ -99,6 +101,19 @@ def verified(resolved: Resolved, ranks: int, progress: Progress) -> Verified:
 
 
 DATA_PARALLEL = "data-parallel"
+
+
+def plan_against(against: str | Path) -> Resolved | None:
+    """Return the plan in a file to compare with; None for ``data-parallel``. Raise InputError."""
+    name = str(against)
+    if name == DATA_PARALLEL:
+        return None
+    if not Path(name).exists():
+        near = near_names(name, [DATA_PARALLEL])
+        hint = f"did you mean {DATA_PARALLEL}?" if near else f"{DATA_PARALLEL}, or the path of a plan"
+        raise InputError(Problem("against", name, f"is neither {DATA_PARALLEL} nor a file", hint))
+    with problems_of("against"):
+        return load(name)
 
 
 @dataclass(frozen=True)

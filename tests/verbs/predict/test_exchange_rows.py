@@ -9,6 +9,7 @@ from meshwright.program.synchronisation.encoded_bytes import encoded_bytes
 from meshwright.program.synchronisation.rank_exchanges import RankExchanges, unit_stretches
 from meshwright.simulate.plan_estimate import lowered
 from meshwright.verbs.load_plan import load
+from meshwright.verbs.predict.run_rates import WITHOUT_RULE
 
 ROW = [
     *("state", "over", "every", "exchanges_per_step", "encoded_bytes", "sent_bytes_per_step"),
@@ -78,6 +79,7 @@ def test_plans_without_entries_have_the_rows_of_their_sharding(predicted, layout
         assert row["every"] == 1
         assert row["window_s"] == 0
         assert row["largest_exchange_bytes"] == row["encoded_bytes"]
+        assert isinstance(row["encoded_bytes"], int)
         assert 0 <= row["exposed_s_per_step"] <= found["breakdown_s"]["dp"]
         exposed += row["exposed_s_per_step"]
     assert found["utilisation"] == pytest.approx(1 - exposed / found["step_time_s"])
@@ -223,3 +225,14 @@ def test_what_exchanges_keep_is_in_the_memory_of_the_worst_rank(predicted):
     memory, (row,) = found["memory_bytes"], found["synchronise"]
     assert memory["synchronise"] == 2 * row["encoded_bytes"]
     assert "synchronise" not in predicted({"dp_replicate": 8})["memory_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "remarked"),
+    [(LOCAL, True), (LOCAL | {"every": {"qsr": {"base": 4, "alpha": 0.0175}}}, False), (None, True)],
+)
+def test_learning_rates_that_no_rule_reads_are_remarked(file_of, entry, remarked):
+    path = file_of({"dp_replicate": 8}, *(() if entry is None else (entry,)))
+    found = api.predict(path, run={"steps": 100, "lr": 0.008})
+    assert (WITHOUT_RULE in found.remarks) == remarked
+    assert WITHOUT_RULE not in api.predict(path).remarks

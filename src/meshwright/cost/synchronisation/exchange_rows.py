@@ -10,7 +10,8 @@ from typing import Any, Literal
 from meshwright.program.pass_items import CollectiveKind
 
 SUMS = ("all-reduce",)
-IN_STEPS = "predicted: exchanges of every step, with the plan's bytes; exposed time is divided by seconds"
+SHARED = "rows share the exposed time of a part of the step in proportion to the seconds of their exchanges"
+IN_STEPS = f"predicted: exchanges of every step, with the plan's bytes; {SHARED}"
 """The origin of rows of exchanges that every step has."""
 
 
@@ -22,9 +23,9 @@ class ExchangeRow:
     over: str
     every: int | None
     exchanges_per_step: float
-    encoded_bytes: float
+    encoded_bytes: int
     sent_bytes_per_step: float
-    largest_exchange_bytes: float
+    largest_exchange_bytes: int
     exchange_s: float
     window_s: float
     exposed_s_per_step: float

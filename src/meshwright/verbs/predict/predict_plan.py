@@ -15,6 +15,7 @@ from meshwright.plans.setting import Setting
 from meshwright.result import Report
 from meshwright.units import format_bytes, format_seconds
 from meshwright.verbs.predict.network_advice import with_network_advice
+from meshwright.verbs.predict.run_rates import WITHOUT_RULE
 
 MAX_PASSES = 2**18
 LITTLE = 0.02
@@ -38,7 +39,7 @@ def reported(resolved: Resolved, estimate: Estimate) -> Report:
         found = with_network_advice(found, short, resolved.long, resolved.setting)
     slow = () if short is None else slow_links(short, resolved.long, resolved.setting)
     advice = (found.interval or {}).get("advice")
-    given = constants_remarks(resolved.setting)
+    given = (*constants_remarks(resolved.setting), *unused_rates(resolved))
     remarks = (*doubts(resolved), *map(str, saved), *slow, *given, *([advice] if advice else []))
     return replace(found, remarks=remarks)
 
@@ -46,6 +47,12 @@ def reported(resolved: Resolved, estimate: Estimate) -> Report:
 def constants_remarks(setting: Setting) -> tuple[str, ...]:
     """Return the constants that the user gave, in words."""
     return (f"constants {setting.given.text}",) if setting.given else ()
+
+
+def unused_rates(resolved: Resolved) -> tuple[str, ...]:
+    """Return a remark on learning rates that no entry of ``synchronise`` reads."""
+    ruled = any(entry.has_rule for entry in resolved.long.synchronise)
+    return () if ruled or resolved.setting.rates is None else (WITHOUT_RULE,)
 
 
 def slow_links(short: ShortPlan, plan: LongPlan, setting: Setting) -> Iterator[str]:

@@ -6,6 +6,10 @@ from dataclasses import replace
 from meshwright.errors import InputError, Problem
 from meshwright.plans.resolve import Resolved
 
+WITHOUT_RULE = (
+    "--steps, --lr, --warmup, --schedule and --lr-floor have no effect: no entry of synchronise has a rule, such as "
+    "every: {qsr: {base: 4, alpha: 0.0175}}"
+)
 NEEDS_STEPS = ("lr", "schedule", "warmup_steps", "lr_floor")
 
 
