@@ -33,7 +33,7 @@ from meshwright.plans.layers.uneven_partition import stages_in_words
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.setting import Setting
-from meshwright.plans.synchronisation.entry_text import entries_text
+from meshwright.plans.synchronisation.exchange_text import entries_text
 from meshwright.units import format_bytes
 from meshwright.verbs.predict.predict_plan import closed_form_plan, estimated
 

@@ -19,7 +19,7 @@ from meshwright.plans.synchronisation.periods import Periods
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.runtime.training.loop import Loop
 from meshwright.runtime.training.options import TrainingOptions
-from meshwright.verbs.run.anchor_remark import anchor_remark
+from meshwright.verbs.run.anchor_step import anchor_remark
 
 DILOCO = parameters(every=3, outer={"nesterov": {"lr": 0.7}})
 STREAMING = parameters(every=4, fragments=2, delay=3, merge=0.5)

@@ -5,7 +5,7 @@ from planning_questions import header
 
 from meshwright.errors import InputError
 from meshwright.plans.files.plan_file import parse_plan
-from meshwright.plans.synchronisation.entry_text import LOSS_NOT_PREDICTED, LOSS_REMARK, entries_text
+from meshwright.plans.synchronisation.exchange_text import LOSS_NOT_PREDICTED, LOSS_REMARK, entries_text
 from meshwright.present.plan_answers.layout_text import proposal_layout_words, synchronise_lines
 from meshwright.verbs.plan.plan_on_cluster import PlanRequest
 from meshwright.verbs.plan.search_exchanges import answer_allowing, candidates, with_islands

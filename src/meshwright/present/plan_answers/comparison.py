@@ -6,7 +6,7 @@ from typing import Any
 from rich.markup import escape
 
 from meshwright.plans.resolve import Resolved
-from meshwright.plans.synchronisation.entry_text import entry_text
+from meshwright.plans.synchronisation.exchange_text import entry_text
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.present.console import console, plain_table
 from meshwright.present.plan_answers.layer_ranges import render_ranges

@@ -11,7 +11,7 @@ from meshwright.plans.layers.layout_by_layer import format_named_layouts, layers
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.layers.uneven_partition import stages_in_words
-from meshwright.plans.synchronisation.entry_text import LOSS_REMARK, entries_text
+from meshwright.plans.synchronisation.exchange_text import LOSS_REMARK, entries_text
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 
 DEGREES = ("pp", "tp", "cp", "dp_replicate", "dp_shard", "ep", "etp")

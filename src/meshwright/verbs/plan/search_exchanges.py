@@ -15,7 +15,7 @@ from meshwright.plans.forms.conversion import expand
 from meshwright.plans.forms.short import ShortPlan
 from meshwright.plans.resolve import resolve_with
 from meshwright.plans.setting import Setting
-from meshwright.plans.synchronisation.entry_text import LOSS_NOT_PREDICTED, LOSS_REMARK
+from meshwright.plans.synchronisation.exchange_text import LOSS_NOT_PREDICTED, LOSS_REMARK
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.search.choice_reasons import relative_step_time
 from meshwright.search.reasons import Reason

@@ -19,7 +19,7 @@ from meshwright.runtime.training.options import TrainingOptions
 from meshwright.stack.load import own_stack
 from meshwright.stack.stack import OWN_STACK
 from meshwright.verbs.predict.predict_plan import doubts, expected_time
-from meshwright.verbs.run.anchor_remark import anchor_remark
+from meshwright.verbs.run.anchor_step import anchor_remark
 from meshwright.verbs.run.frozen_base import base_folder
 from meshwright.verbs.run.memory_check import HostDevices, check_memory
 from meshwright.workload.adapter import HD_PISSA

@@ -10,7 +10,7 @@ from meshwright.plans.rules.rule_input import Rule, RuleInput
 from meshwright.plans.rules.synchronisation.exchange_rules import entry_problems, only_codec
 from meshwright.plans.rules.synchronisation.numbers_and_names import legal_number
 from meshwright.plans.synchronisation.compression import Budget
-from meshwright.plans.synchronisation.entry_text import file_data
+from meshwright.plans.synchronisation.exchange_text import file_data
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import AXES, STATES, Synchronisation, loose_axes
 from meshwright.workload.optimizers import OPTIMIZERS

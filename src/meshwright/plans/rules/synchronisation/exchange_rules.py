@@ -6,7 +6,7 @@ from meshwright.errors import Problem, written
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.rules.synchronisation.numbers_and_names import legal_number, number_and_name_problems
 from meshwright.plans.synchronisation.compression import CODECS, Compression
-from meshwright.plans.synchronisation.entry_text import file_data
+from meshwright.plans.synchronisation.exchange_text import file_data
 from meshwright.plans.synchronisation.outer_optimizer import OUTERS, Outer
 from meshwright.plans.synchronisation.synchronisation import AXES, PeriodRule, Synchronisation
 
