@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from meshwright.validation.validate_runs import Validation
     from meshwright.verbs.calibrate import Calibrated
     from meshwright.verbs.check import Checked
-    from meshwright.verbs.convert import Converted
+    from meshwright.verbs.checkpoint_conversion import ConvertedFormat
+    from meshwright.verbs.convert import Converted, ConvertRequest
     from meshwright.verbs.import_ import Imported, ImportRequest
     from meshwright.verbs.ingest import Ingested
     from meshwright.verbs.launch.launch_plan import Launch
@@ -385,11 +386,11 @@ def run(
     return trained(load(path, settings), wish, show=show)
 
 
-def convert(checkpoint: str | Path, *, merge: bool = False, output: str | Path | None = None) -> "Converted":
-    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
-    from meshwright.verbs.convert import merged
+def convert(checkpoint: str | Path, request: "ConvertRequest") -> "Converted | ConvertedFormat":
+    """Write a checkpoint in another format, or its adapters merged into their base. Raises InputError."""
+    from meshwright.verbs.convert import converted
 
-    return merged(checkpoint, output, merge=merge)
+    return converted(checkpoint, request)
 
 
 def schedule(name: str, asked: "ScheduleRequest") -> "Scheduled":

@@ -18,6 +18,7 @@ from meshwright.present.runs.probe_jobs import render_probes
 from meshwright.present.runs.training_run import render_trained
 from meshwright.present.runs.verification import render_compared, render_verified
 from meshwright.python_api.paths import PathLike, check_all, text_of
+from meshwright.verbs.convert import ConvertRequest
 
 UNWRITTEN = "(not written)"
 
@@ -151,7 +152,22 @@ def ingest(
     return Answer(found.to_json(), lambda data: render_ingest(data, table, text_of(path)))
 
 
-def convert(checkpoint: PathLike, *, merge: bool = False, output: PathLike | None = None) -> Answer:
-    """Write the checkpoint of a run in another form: with ``merge``, its adapters added to their base."""
-    data = api.convert(checkpoint, merge=merge, output=text_of(output)).to_json()
+def convert(
+    checkpoint: PathLike,
+    *,
+    merge: bool = False,
+    to: str | None = None,
+    output: PathLike | None = None,
+    model: PathLike | None = None,
+    precision: str | None = None,
+    trust: bool = False,
+) -> Answer:
+    """Write a checkpoint in the format ``to`` (dcp, meshwright), or ``merge`` its adapters into their base.
+
+    ``model``: that of a source that does not tell it. ``trust``: run what is pickled in the source.
+    """
+    request = ConvertRequest(
+        merge=merge, to=to, output=text_of(output), model=text_of(model), precision=precision, trust=trust
+    )
+    data = api.convert(checkpoint, request).to_json()
     return Answer(data, render_converted)

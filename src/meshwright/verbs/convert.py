@@ -1,4 +1,4 @@
-"""Convert the checkpoint of a run into another form: the weights of a base with its trained adapters merged."""
+"""Convert a checkpoint: into another format, or into the weights of a base with its trained adapters merged."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from typing import Any
 from meshwright.errors import InputError, Problem
 from meshwright.model.load import load_config
 from meshwright.model.named_tensors import adapter_shapes
+from meshwright.verbs.checkpoint_conversion import ConvertedFormat, converted_format
 from meshwright.verbs.run.frozen_base import base_of_checkpoint, model_of_base
 
 CONFIG = "config.json"
@@ -16,7 +17,7 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """The result of a conversion: a ``folder`` with so many ``tensors``, ``merged`` of them with an adapter."""
+    """Merged weights: a ``folder`` with so many ``tensors``, ``merged`` of them with an adapter."""
 
     folder: str
     tensors: int
@@ -28,33 +29,65 @@ class Converted:
         return {"folder": self.folder, "tensors": self.tensors, "merged": self.merged, "step": self.step}
 
 
-def merged(checkpoint: str | Path, output: str | Path | None, *, merge: bool) -> Converted:
-    """Write the merged weights of a checkpoint of adapters as Hugging Face safetensors. Raises InputError.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertRequest:
+    """A conversion: ``merge`` the adapters of a checkpoint into their base, or write it in the format ``to``.
 
-    It is also raised without ``merge``, which is the only conversion.
+    ``model``, ``precision`` and ``trust`` are of other formats (``checkpoint_conversion.py``).
     """
-    missing_options = [
-        Problem(name, None, rule, hint)
-        for given, name, rule, hint in (
-            (merge, "merge", "what to convert to must be said", "--merge"),
-            (output, "output", "where to write must be said", "--output FOLDER"),
-        )
-        if not given
-    ]
-    if missing_options or output is None:
-        raise InputError(missing_options)
+
+    merge: bool = False
+    to: str | None = None
+    output: str | Path | None = None
+    model: str | None = None
+    precision: str | None = None
+    trust: bool = False
+
+
+def converted(checkpoint: str | Path, request: ConvertRequest) -> Converted | ConvertedFormat:
+    """Convert a checkpoint. Raises InputError with all that is wrong with the request, or with the first damage."""
+    _check_request(request)
     try:
-        from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
-        from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
-        from meshwright.runtime.precision import PRECISIONS
-        from meshwright.runtime.training.train_rank import base_tensors
-        from meshwright.runtime.weights.adapter_values import BaseAndAdapters
-        from meshwright.runtime.weights.merged_weights import MergedWeights
-        from meshwright.runtime.weights.save import save
+        if request.to is None:
+            return _merged(Path(checkpoint), Path(str(request.output)))
+        return converted_format(
+            checkpoint,
+            request.output,
+            to=request.to,
+            model=request.model,
+            precision=request.precision,
+            trust=request.trust,
+        )
     except ImportError as missing:
         rule = f"needs {missing.name}, which is not installed"
         raise InputError(Problem("convert", missing.name, rule, "pip install 'meshwright[run]'")) from missing
-    path, target = Path(checkpoint), Path(output)
+
+
+def _check_request(request: ConvertRequest) -> None:
+    problems = []
+    if request.merge == (request.to is not None):
+        rule = "what to convert to must be said" if not request.merge else "either --merge or --to is meant"
+        problems.append(Problem("merge", request.merge or None, rule, "--merge, or --to FORMAT"))
+    if request.output is None:
+        problems.append(Problem("output", None, "where to write must be said", "--output FOLDER"))
+    if request.to is None:
+        given = {"model": request.model, "precision": request.precision, "trust": request.trust or None}
+        rule, suggestion = "is of conversions into another format", "--to FORMAT, or without it"
+        problems += [Problem(name, of, rule, suggestion) for name, of in given.items() if of is not None]
+    if problems:
+        raise InputError(problems)
+
+
+def _merged(path: Path, target: Path) -> Converted:
+    """Write the merged weights of a checkpoint of adapters as Hugging Face safetensors. Raises InputError."""
+    from meshwright.runtime.checkpoint.manifest import facts_of, read_manifest
+    from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
+    from meshwright.runtime.precision import PRECISIONS
+    from meshwright.runtime.training.train_rank import base_tensors
+    from meshwright.runtime.weights.adapter_values import BaseAndAdapters
+    from meshwright.runtime.weights.merged_weights import MergedWeights
+    from meshwright.runtime.weights.save import save
+
     manifest = read_manifest(path)
     base = base_of_checkpoint(facts_of(manifest))
     if base is None:

@@ -23,6 +23,7 @@ from meshwright.runtime.weights.load import load
 from meshwright.runtime.weights.peft_files import load_adapters
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.runtime.weights.save import save
+from meshwright.verbs.convert import ConvertRequest
 from meshwright.workload.adapter import Adapter
 
 ADAPTER = {"rank": 4, "alpha": 8.0}
@@ -92,7 +93,9 @@ def test_exported_adapters_are_read_again_and_merged_weights_compute_the_same(tm
     names = load_file(tmp_path / "adapter" / "adapter_model.safetensors").keys()
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
 
-    answer = api.convert(done.outcome.checkpoint, merge=True, output=tmp_path / "merged").to_json()
+    answer = api.convert(
+        done.outcome.checkpoint, ConvertRequest(merge=True, output=tmp_path / "merged")
+    ).to_json()
     assert answer["merged"] * 2 == len(stored)
     base, tokens = load(weights, tiny("llama")), torch.arange(20).view(2, 10)
     expected = reference_logits(model, base | stored, tokens)
@@ -109,7 +112,7 @@ def test_exported_adapters_are_read_again_and_merged_weights_compute_the_same(tm
 @pytest.mark.parametrize(("wishes", "says"), [({}, "--merge"), ({"merge": True}, "--output")])
 def test_a_conversion_says_what_is_missing(tmp_path, wishes, says):
     with pytest.raises(InputError, match=says):
-        api.convert(tmp_path, **wishes)
+        api.convert(tmp_path, ConvertRequest(**wishes))
 
 
 def test_what_cannot_be_exported_or_merged_is_named(tmp_path):
@@ -118,7 +121,7 @@ def test_what_cannot_be_exported_or_merged_is_named(tmp_path):
         run.train("run", 1, export=str(tmp_path / "adapter"))
     plain = small_run(tmp_path / "plain").train("run", 1)
     with pytest.raises(InputError, match="holds no adapters"):
-        api.convert(plain.outcome.checkpoint, merge=True, output=tmp_path / "merged")
+        api.convert(plain.outcome.checkpoint, ConvertRequest(merge=True, output=tmp_path / "merged"))
 
 
 def test_a_run_does_not_go_on_with_another_base(tmp_path):

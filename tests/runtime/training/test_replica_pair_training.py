@@ -16,6 +16,7 @@ from meshwright.runtime.checkpoint.manifest import read_manifest
 from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
 from meshwright.runtime.weights.load import load
 from meshwright.runtime.weights.principal_pairs import PrincipalPairs, principal_pair
+from meshwright.verbs.convert import ConvertRequest
 from meshwright.workload.adapter import Adapter
 
 OWN = {"form": "hd-pissa", "rank": 4}
@@ -44,7 +45,9 @@ def test_the_stored_base_has_changed_by_the_pairs_of_all_ranks_and_is_the_merged
     stored, base = stored_in(done.outcome.checkpoint), load(weights, tiny("llama"))
     model = with_stacked_pairs(with_adapters(tiny("llama"), Adapter(**OWN), halves=True), 2)
     begins = PrincipalPairs(base, model)
-    answer = api.convert(done.outcome.checkpoint, merge=True, output=tmp_path / "merged").to_json()
+    answer = api.convert(
+        done.outcome.checkpoint, ConvertRequest(merge=True, output=tmp_path / "merged")
+    ).to_json()
     merged, changed = load(tmp_path / "merged", tiny("llama")), set()
     for unit, op, matrix in adapted_matrices(model):
         name, (down, up) = f"{unit}.{matrix.name}.weight", (f"{unit}.{n}" for n in (matrix.down, matrix.up))

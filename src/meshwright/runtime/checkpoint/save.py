@@ -76,9 +76,15 @@ def manifest_of(rank: Rank, facts: Mapping[str, object], files: Written) -> Mani
 
 def finish(folder: Path, manifest: Manifest) -> Path:
     """Write the manifest of a checkpoint whose files are on disk, and give the folder its name. Raises InputError."""
-    place, text = unfinished(folder, manifest.step), manifest.to_text().encode()
+    place = unfinished(folder, manifest.step)
     with write_errors(place):
-        for name, content in ((MANIFEST, text), (DIGEST, digest_line(text))):
-            (place / name).write_bytes(content)
-            fsync_path(place / name)
+        write_manifest(place, manifest)
     return commit(folder, manifest.step)
+
+
+def write_manifest(place: Path, manifest: Manifest) -> None:
+    """Write a manifest and its digest to disk. Raises OSError."""
+    text = manifest.to_text().encode()
+    for name, content in ((MANIFEST, text), (DIGEST, digest_line(text))):
+        (place / name).write_bytes(content)
+        fsync_path(place / name)

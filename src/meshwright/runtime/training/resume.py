@@ -110,6 +110,8 @@ def _other_data(
 ) -> list[Problem]:
     """Return the problems of differing data: only the files if they differ, since much else follows from them."""
     there, here = _stored(facts, "data"), _plain(dict(identity))
+    if not there:  # converted from other software, which does not tell its data
+        return []
     if there.get("data") != here.get("data"):
         return [_other_files(_stored(facts, "options").get("data"), own)]
     return [
