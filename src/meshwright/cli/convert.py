@@ -9,14 +9,16 @@ from meshwright.cli.terminal.output import errors_as_messages, print_json
 
 
 def convert(
-    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint of a run or of DCP.")],
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint: ours, DCP or Megatron.")
+    ],
     merge: Annotated[
         bool,
         typer.Option("--merge", help="Add the adapters to their base, and write its Hugging Face weights."),
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="FORMAT", help="Write this format: dcp or meshwright."),
+        typer.Option("--to", metavar="FORMAT", help="Write this format: dcp, megatron or meshwright."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FOLDER", help="Write here.")

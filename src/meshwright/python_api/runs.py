@@ -162,7 +162,7 @@ def convert(
     precision: str | None = None,
     trust: bool = False,
 ) -> Answer:
-    """Write a checkpoint in the format ``to`` (dcp, meshwright), or ``merge`` its adapters into their base.
+    """Write a checkpoint in the format ``to`` (dcp, megatron, meshwright), or ``merge`` its adapters into their base.
 
     ``model``: that of a source that does not tell it. ``trust``: run what is pickled in the source.
     """

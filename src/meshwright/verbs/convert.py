@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshwright.errors import InputError, Problem
+from meshwright.errors import InputError, Problem, nearest
 from meshwright.model.load import load_config
 from meshwright.model.named_tensors import adapter_shapes
-from meshwright.verbs.checkpoint_conversion import ConvertedFormat, converted_format
+from meshwright.verbs.checkpoint_conversion import TARGETS, ConvertedFormat, converted_format
 from meshwright.verbs.run.frozen_base import base_of_checkpoint, model_of_base
 
 CONFIG = "config.json"
@@ -47,12 +47,13 @@ class ConvertRequest:
 def converted(checkpoint: str | Path, request: ConvertRequest) -> Converted | ConvertedFormat:
     """Convert a checkpoint. Raises InputError with all that is wrong with the request, or with the first damage."""
     _check_request(request)
+    output = Path(str(request.output))
     try:
         if request.to is None:
-            return _merged(Path(checkpoint), Path(str(request.output)))
+            return _merged(Path(checkpoint), output)
         return converted_format(
             checkpoint,
-            request.output,
+            output,
             to=request.to,
             model=request.model,
             precision=request.precision,
@@ -68,6 +69,9 @@ def _check_request(request: ConvertRequest) -> None:
     if request.merge == (request.to is not None):
         rule = "what to convert to must be said" if not request.merge else "either --merge or --to is meant"
         problems.append(Problem("merge", request.merge or None, rule, "--merge, or --to FORMAT"))
+    if request.to is not None and request.to not in TARGETS:
+        rule = "is no format that we write"
+        problems.append(Problem("to", request.to, rule, nearest(request.to, TARGETS)))
     if request.output is None:
         problems.append(Problem("output", None, "where to write must be said", "--output FOLDER"))
     if request.to is None:

@@ -113,6 +113,7 @@ def hugging_face_dcp(folder, model, moments):
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("family", ["llama", "qwen3_moe", "phi3"])
 @pytest.mark.parametrize("moments", [True, False])
 def test_hugging_face_names_are_read(tmp_path, family, moments):

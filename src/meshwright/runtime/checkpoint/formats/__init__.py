@@ -2,6 +2,7 @@
 
 ``known_formats`` recognises a folder. Every reader gives the same ``WholeStates``: whole tensors by our names, each
 read when it is asked for; every writer takes them. ``dcp_folder`` and ``dcp_writer`` know the files of DCP, which
-Megatron uses too; ``dcp_names`` and ``hugging_face_names`` know the names of tensors in them.
+Megatron uses too; ``dcp_names``, ``hugging_face_names`` and ``megatron_layout`` know the names and forms of tensors in
+them.
 ``restricted_unpickler`` reads their pickled metadata without running what is pickled there.
 """

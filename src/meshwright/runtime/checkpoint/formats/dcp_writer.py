@@ -1,12 +1,12 @@
 """Write the files of DCP with torch's own writer, in one process, each tensor read when it is written.
 
 The planner lists chunks of tensors without their values, and reads each when torch asks for its bytes. Every chunk has
-a file of its own: torch keeps all tensors of a file until the file is complete.
+a file of its own: torch keeps all tensors of a file until the file is complete. Values are in one file together.
 """
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ import torch
 from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemWriter, save
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
-from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner import (
+    SavePlan,
+    SavePlanner,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
 
 from meshwright.errors import InputError
 from meshwright.runtime.checkpoint.formats.whole_states import WholeTensor
@@ -50,9 +58,10 @@ class ChunkedTensor:
 class _ReadLater(DefaultSavePlanner):
     """A planner that reads each chunk when it is to be written."""
 
-    def __init__(self, tensors: Mapping[Keys, ChunkedTensor]) -> None:
-        super().__init__()
+    def __init__(self, tensors: Mapping[Keys, ChunkedTensor], values: Mapping[Keys, object]) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)  # values stay as they are
         self._tensors = tensors
+        self._paths = {".".join(keys): keys for keys in (*tensors, *values)}
         self._chunks = {
             (".".join(keys), chunk.offsets): chunk for keys, of in tensors.items() for chunk in of.chunks
         }
@@ -63,8 +72,8 @@ class _ReadLater(DefaultSavePlanner):
         items = [
             _item(".".join(keys), of, chunk) for keys, of in self._tensors.items() for chunk in of.chunks
         ]
-        paths = {".".join(keys): keys for keys in self._tensors}
-        self.plan = SavePlan([*plan.items, *items], planner_data={**plan.planner_data, **paths})
+        self.flatten_state_dict = True  # from here on it says that the paths of keys are stored
+        self.plan = SavePlan([*plan.items, *items], planner_data=self._paths)
         return self.plan
 
     def lookup_object(self, index: MetadataIndex) -> Any:
@@ -86,22 +95,39 @@ def _item(key: str, of: ChunkedTensor, chunk: TensorChunk) -> WriteItem:
     )
 
 
+class _ValuesTogether(FileSystemWriter):
+    """A writer with one file for all values, and one for each chunk."""
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write both kinds, and return what was written."""
+        chunks = [item for item in plan.items if item.type == WriteItemType.SHARD]
+        values = [item for item in plan.items if item.type != WriteItemType.SHARD]
+        written: Future[list[WriteResult]] = Future()
+        results: list[WriteResult] = []
+        for together, items in ((True, values), (False, chunks)):
+            self.single_file_per_rank = together
+            prefix = type(plan.storage_data)("__values_" if together else "__0_")
+            part = replace(plan, items=items, storage_data=prefix)
+            results += super().write_data(part, planner).wait()
+        written.set_result(results)
+        return written
+
+
 def write_dcp(folder: Path, tensors: Mapping[Keys, ChunkedTensor], values: Mapping[Keys, object]) -> None:
     """Write a folder that holds nothing yet. Raises InputError if it cannot be written, or a source is damaged."""
-    nested: dict[str, Any] = {}
-    for keys, value in values.items():
-        within = nested
-        for key in keys[:-1]:
-            within = within.setdefault(key, {})
-        within[keys[-1]] = value
-    planner = _ReadLater(tensors)
-    writer = FileSystemWriter(folder, single_file_per_rank=False, per_thread_copy_ahead=0)
+    planner = _ReadLater(tensors, values)
+    writer = _ValuesTogether(folder, per_thread_copy_ahead=0)
     with write_errors(folder), warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="torch.distributed is disabled"
         )  # one process is what is meant
         try:
-            save(nested, storage_writer=writer, planner=planner, no_dist=True)
+            save(
+                {".".join(keys): of for keys, of in values.items()},
+                storage_writer=writer,
+                planner=planner,
+                no_dist=True,
+            )
         except CheckpointException as error:
             raise _cause(error) from None
 

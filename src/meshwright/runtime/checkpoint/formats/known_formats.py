@@ -18,6 +18,24 @@ FORMATS: dict[Format, str] = {
 """The files of each format."""
 CONFIG, BACKEND = "metadata.json", "torch_dist"
 MOST_CONFIG_BYTES = 2**20
+NEWEST, MOST_DIGITS = "latest_checkpointed_iteration.txt", 18
+"""Megatron's file beside its checkpoints, which has the step of the newest one."""
+
+
+def checkpoint_folder(path: Path) -> Path:
+    """Return the folder of the newest checkpoint, if this is a folder of Megatron's checkpoints; else the path."""
+    if not (path / NEWEST).is_file():
+        return path
+    with read_errors(path / NEWEST), (path / NEWEST).open("rb") as file:
+        step = file.read(MOST_DIGITS + 1).strip()
+    if not step.isdigit():
+        raise InputError(damage(path / NEWEST, f"names no step: {step.decode(errors='replace')!r}"))
+    return path / iteration_name(int(step))
+
+
+def iteration_name(step: int) -> str:
+    """Return Megatron's name of the folder of a checkpoint."""
+    return f"iter_{step:07d}"
 
 
 def source_format(path: Path) -> Format:
