@@ -251,7 +251,7 @@ def as_yaml(data):
         ("pools: [{count: 8, device: h100}, {count: 8, device: h100}]\n", "pools", "two pools"),
         (
             "pools: [{count: 8, device: h100, usd_per_device_hour: .inf}]\n",
-            "cluster: pools: usd_per_device_hour",
+            "cluster: pools.0.usd_per_device_hour",
             "finite",
         ),
         ("pools: [\n", "cluster", "YAML"),
