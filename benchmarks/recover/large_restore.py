@@ -27,7 +27,7 @@ from meshwright.runtime.checkpoint.compatibility import model_facts, plan_facts,
 from meshwright.runtime.checkpoint.manifest import CHUNK_BYTES, Manifest, StoredFile
 from meshwright.runtime.checkpoint.read_shards import found_stretches, read_stretches
 from meshwright.runtime.checkpoint.shard_files import rank_file
-from meshwright.runtime.checkpoint.stored_index import METADATA
+from meshwright.runtime.checkpoint.shard_output import header_of, in_file_order
 from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.state.shard_owner import first_owner
 
@@ -70,16 +70,8 @@ def stretches_of(program: Program, rank: int, device: str) -> Iterator[Stretch]:
 
 def write_sparse(path: Path, stretches: list[Stretch]) -> StoredFile:
     """Write a file with a header and no values."""
-    shapes = {s.place: {"whole_shape": s.tensor.whole_shape, "shape": s.tensor.shape} for s in stretches}
-    header: dict = {"__metadata__": {METADATA: json.dumps(shapes)}}
-    at = 0
-    for stretch in sorted(stretches, key=lambda of: of.name):
-        size = 4 * stretch.length
-        header[stretch.name] = {"dtype": "F32", "shape": [stretch.length], "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    first = len(text).to_bytes(8, "little") + text
+    first = header_of(in_file_order(stretches))
+    at = sum(4 * stretch.length for stretch in stretches)
     with path.open("wb") as file:
         file.write(first)
         file.truncate(len(first) + at)

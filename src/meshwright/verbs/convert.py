@@ -99,7 +99,7 @@ def _merged(path: Path, target: Path) -> Converted:
         raise InputError(Problem("checkpoint", str(path), rule, "run --export, for weights that are whole"))
     model = model_of_base(base)
     _check_model(manifest.model, model)
-    stored, names = whole_parameters(path, manifest), adapter_shapes(model).keys()
+    stored, names = whole_parameters(path), adapter_shapes(model).keys()
     adapters, changed = ({n: stored[n] for n in of} for of in (names & stored.keys(), stored.keys() - names))
     weights = MergedWeights(
         model,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 from checkpoint_runs import on_ranks
+from raw_states import States, whole_states
 
 from meshwright.runtime.checkpoint import restore_checkpoint, save_checkpoint
 from meshwright.runtime.checkpoint.manifest import read_manifest
-from meshwright.runtime.checkpoint.whole_parameters import States, whole_states
 
 BEFORE, STEPS = 3, 5
 STATES = ("parameter", "first_moment", "second_moment")

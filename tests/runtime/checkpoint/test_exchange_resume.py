@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from island_plans import CUTS, TWO, gradients, parameters
+from raw_states import whole_states
 from safetensors import safe_open
 
 from meshwright.model.named_tensors import named_parameters
@@ -18,7 +19,7 @@ from meshwright.runtime.checkpoint import export_weights, restore_checkpoint, sa
 from meshwright.runtime.checkpoint.exchange_states import ANCHOR
 from meshwright.runtime.checkpoint.manifest import read_manifest
 from meshwright.runtime.checkpoint.shard_files import PARAMETER, stretches
-from meshwright.runtime.checkpoint.whole_parameters import whole_parameters, whole_states
+from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.state.anchor_parameters import anchored_model
@@ -193,7 +194,7 @@ def test_whole_parameters_and_exports_are_those_of_the_anchor(tmp_path, name):
     found = on_ranks(trial, "fp64", work)
     assert all(same for _, same in found)
     path = found[0][0]
-    whole = whole_parameters(path, read_manifest(path))
+    whole = whole_parameters(path)
     exported = load(tmp_path / "weights", trial.model, dict.fromkeys(whole, ()))
     assert whole.keys() == named_parameters(trial.model).keys()
     assert all(torch.equal(whole[key], exported[key].double()) for key in whole)
@@ -204,7 +205,7 @@ def test_another_plan_begins_at_the_anchor(tmp_path):
     manifest = read_manifest(path)
     before = whole_states(path, manifest, (PARAMETER, ANCHOR, *MOMENTS_OF_ADAM, *OUTER))
     anchors = {name: whole for (state, name), whole in before.items() if state == ANCHOR}
-    assert anchors.keys() == whole_parameters(path, manifest).keys()
+    assert anchors.keys() == whole_parameters(path).keys()
     for name, (cut, entries, same) in OTHERS.items():
         end = goes_on_at_once(alike(cut, *entries), precision, path, tmp_path / name)
         after = whole_states(end, read_manifest(end), (PARAMETER, ANCHOR, *MOMENTS_OF_ADAM, *OUTER))
@@ -252,8 +253,8 @@ def test_islands_go_on_from_a_plan_without_entries(tmp_path):
         return save_checkpoint(tmp_path / "at once", rank, {}), take(range(3, STEPS))
 
     end = on_ranks(trial, precision, work)[0][0]
-    wanted = whole_parameters(path, read_manifest(path))
-    assert same(whole_parameters(end, read_manifest(end)), wanted)
+    wanted = whole_parameters(path)
+    assert same(whole_parameters(end), wanted)
     parameters = whole_states(end, read_manifest(end), (PARAMETER,))
     assert same({name: whole for (_, name), whole in parameters.items()}, wanted)
 

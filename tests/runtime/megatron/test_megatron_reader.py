@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 from megatron_jobs import config_of, reader_job, saved_run
+from raw_states import whole_states
 from source_tree import ROOT
 from tiny_models import tiny
 
 from meshwright import api
 from meshwright.runtime.checkpoint.formats.megatron_layout import LAYERS
 from meshwright.runtime.checkpoint.manifest import read_manifest
-from meshwright.runtime.checkpoint.whole_parameters import whole_states
 from meshwright.runtime.reference.decoder import reference_logits
 from meshwright.verbs.convert import ConvertRequest
 

@@ -15,7 +15,6 @@ from meshwright import api
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.model.named_tensors import adapter_shapes, base_shapes
 from meshwright.model.transforms.lora_adapters import with_adapters
-from meshwright.runtime.checkpoint.manifest import read_manifest
 from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
 from meshwright.runtime.reference.decoder import reference_logits
 from meshwright.runtime.weights.adapter_values import InitialAdapters
@@ -70,7 +69,7 @@ def test_training_begins_with_the_base_and_saves_adapters_only(tmp_path):
     plain = small_run(tmp_path, "plain").train("plain", 1, initial=str(weights))
     assert done.outcome.losses[0] == plain.outcome.losses[0]
     assert done.outcome.losses[2] != plain.outcome.losses[0]
-    stored = whole_parameters(done.outcome.checkpoint, read_manifest(done.outcome.checkpoint))
+    stored = whole_parameters(done.outcome.checkpoint)
     assert stored.keys() == adapter_shapes(model_of()).keys()
 
 
@@ -87,7 +86,7 @@ def test_exported_adapters_are_read_again_and_merged_weights_compute_the_same(tm
     weights, model = base_weights(tmp_path / "weights"), model_of()
     run = adapter_run(tmp_path, **SHARDED)
     done = run.train("run", 2, initial=str(weights), export=str(tmp_path / "adapter"), lr=1e-2)
-    stored = whole_parameters(done.outcome.checkpoint, read_manifest(done.outcome.checkpoint))
+    stored = whole_parameters(done.outcome.checkpoint)
     adapters = load_adapters(tmp_path / "adapter", model)
     assert all(torch.equal(adapters[name], tensor.to(torch.float32)) for name, tensor in stored.items())
     names = load_file(tmp_path / "adapter" / "adapter_model.safetensors").keys()

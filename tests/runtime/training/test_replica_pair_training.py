@@ -12,7 +12,6 @@ from meshwright import api
 from meshwright.errors import InputError, UnsupportedError
 from meshwright.model.named_tensors import adapted_matrices
 from meshwright.model.transforms.lora_adapters import with_adapters, with_stacked_pairs
-from meshwright.runtime.checkpoint.manifest import read_manifest
 from meshwright.runtime.checkpoint.whole_parameters import whole_parameters
 from meshwright.runtime.weights.load import load
 from meshwright.runtime.weights.principal_pairs import PrincipalPairs, principal_pair
@@ -23,7 +22,7 @@ OWN = {"form": "hd-pissa", "rank": 4}
 
 
 def stored_in(checkpoint):
-    return whole_parameters(checkpoint, read_manifest(checkpoint))
+    return whole_parameters(checkpoint)
 
 
 def test_a_run_saves_pairs_and_the_changed_base_and_goes_on_to_the_bit(tmp_path):

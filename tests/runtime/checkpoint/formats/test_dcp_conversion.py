@@ -10,6 +10,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from checkpoint_runs import saved
 from local_plans import small
+from raw_states import whole_states
 from reshard_plans import PLANS
 from safetensors.torch import load_file
 from tiny_models import tiny, tiny_config
@@ -22,7 +23,6 @@ from meshwright.model.named_tensors import stored_shapes
 from meshwright.runtime.checkpoint.formats.dcp_folder import DcpFolder
 from meshwright.runtime.checkpoint.formats.dcp_names import MOMENTS, states_of_dcp
 from meshwright.runtime.checkpoint.manifest import read_manifest
-from meshwright.runtime.checkpoint.whole_parameters import whole_states
 from meshwright.runtime.weights.random_tensors import random_tensors
 from meshwright.runtime.weights.save import save
 from meshwright.verbs.convert import ConvertRequest

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from megatron_jobs import config_of, saved_run
+from raw_states import whole_states
 from tiny_models import tiny
 from training_runs import small_run
 
@@ -17,7 +18,6 @@ from meshwright.errors import InputError, UnsupportedError
 from meshwright.runtime.checkpoint.formats.dcp_folder import DcpFolder
 from meshwright.runtime.checkpoint.formats.megatron_state import COMMON, read_common
 from meshwright.runtime.checkpoint.manifest import read_manifest
-from meshwright.runtime.checkpoint.whole_parameters import whole_states
 from meshwright.verbs.convert import ConvertRequest
 
 STATES = ("parameter", "first_moment", "second_moment", "buffer")

@@ -1,4 +1,4 @@
-"""The form between two checkpoint formats: the states of a model as whole tensors by our names, read one by one."""
+"""Hold the states of a model as whole tensors that are read one by one: every format is converted through them."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
