@@ -354,36 +354,17 @@ def verify(
 
 
 def run(
-    path: str | Path,
-    *,
-    options: Mapping[str, Any],
-    precision: str | None = None,
-    initial: str | None = None,
-    export: str | None = None,
-    resume: str = "auto",
-    cpu: bool = False,
-    force: bool = False,
-    settings: Iterable[str] = (),
-    show: bool = False,
+    path: str | Path, *, settings: Iterable[str] = (), show: bool = False, **request: Any
 ) -> "CompletedRun | None":
     """Train a plan on this host, or as a launched rank; None on launched ranks other than the first.
 
-    ``options`` are fields of ``runtime/training/options.py``, ``steps`` among them. ``show``: standard error tells
-    how it goes.
+    ``request`` are the fields of ``verbs/run/run_request.py``, ``options`` with ``steps`` among them. ``show``:
+    standard error tells how it goes.
     """
     from meshwright.verbs.run.run_request import RunRequest
     from meshwright.verbs.run.train import trained
 
-    wish = RunRequest(
-        options=options,
-        precision=precision,
-        initial=initial,
-        export=export,
-        resume=resume,
-        cpu=cpu,
-        force=force,
-    )
-    return trained(load(path, settings), wish, show=show)
+    return trained(load(path, settings), RunRequest(**request), show=show)
 
 
 def convert(checkpoint: str | Path, request: "ConvertRequest") -> "Converted | ConvertedFormat":

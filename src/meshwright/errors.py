@@ -53,9 +53,13 @@ class Problem:
 
 
 class MeshwrightError(Exception):
-    """Whatever Meshwright refuses; ``exit_code`` is what the command line returns."""
+    """Whatever Meshwright refuses; ``exit_code`` is what the command line returns.
+
+    ``details`` are further keys of the JSON document.
+    """
 
     exit_code = 2
+    details: Mapping[str, Any] = MappingProxyType({})
 
 
 class InputError(MeshwrightError):
@@ -77,12 +81,10 @@ class UnsupportedError(InputError):
 class InfeasibleError(MeshwrightError):
     """The question is well put and the answer is no; ``reasons`` say why, ``suggestion`` what would do.
 
-    ``summary`` has what matters most of many reasons; the text shows it in their place. ``details`` are further keys
-    of the JSON document.
+    ``summary`` has what matters most of many reasons; the text shows it in their place.
     """
 
     exit_code = 1
-    details: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, message: str, reasons: Sequence[str] = (), suggestion: str = "", summary: Sequence[str] = ()

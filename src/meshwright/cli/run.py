@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHARED = ("plan", "set_", "set", "emulate", "as_json", "debug")
 EMULATION = ("ranks", "limit", "trace")
-STARTING = ("precision", "initial", "export", "resume", "cpu", "force")
+STARTING = ("precision", "initial", "export", "resume", "join", "cpu", "force")
 """Options for the begin and end of a run; the others are training options."""
 NAMES = {
     "warmup_steps": "warmup",
@@ -38,6 +38,7 @@ NAMES = {
     "folder": "export",
 }
 """Options whose names on the command line are shorter, and names of what is read and written."""
+REPEATABLE = ("data", "inject")
 WRITTEN = ("weights", "folder")
 
 
@@ -70,6 +71,15 @@ def run(
     checkpoint_local: of.CheckpointLocal = None,
     keep_last: of.Keep = None,
     keep_every: of.KeepEvery = None,
+    inject: of.Inject = None,
+    hash_every: of.HashEvery = None,
+    hang_s: of.HangS = None,
+    on_fault: of.OnFault = None,
+    max_restarts: of.MaxRestarts = None,
+    listen: of.Listen = None,
+    join: of.Join = None,
+    tensorboard: of.TensorBoard = False,
+    prometheus: of.Prometheus = None,
     resume: of.Resume = None,
     initial: of.Initial = None,
     export: of.Export = None,
@@ -143,8 +153,7 @@ def _train(plan: str, settings: list[str], own: dict[str, Any], as_json: bool) -
     from meshwright import api
 
     starting = {name: own.pop(name) for name in STARTING if name in own}
-    if "data" in own:
-        own["data"] = tuple(own["data"])
+    own |= {name: tuple(own[name]) for name in REPEATABLE if name in own}
     with options_named():
         found = api.run(plan, options=own, settings=settings, show=not as_json, **starting)
     if found is None:

@@ -37,10 +37,17 @@ def test_all_that_is_wrong_is_said_at_once():
             checkpoint_local=Path("local"),
             tokenizer="",
             end_of_document="",
+            inject=("burn:rank=1,step=2",),
+            hash_every=-1,
+            hang_s=0.0,
+            on_fault="begin",
+            max_restarts=-1,
+            listen="host",
+            prometheus="host:99999",
         )
     everything = set(TrainingOptions.__dataclass_fields__)
     assert fields(caught) == everything - {
-        *("output", "data", "mask_document_starts", "cache", "checkpoint_async"),
+        *("output", "data", "mask_document_starts", "cache", "checkpoint_async", "tensorboard"),
     }
     (schedule,) = [problem for problem in caught.value.problems if problem.field == "schedule"]
     assert "cosine" in schedule.suggestion

@@ -135,6 +135,51 @@ Export = Annotated[
 Cpu = Annotated[bool, typer.Option("--cpu", help="Train on the CPU, accelerators or not.")]
 Force = Annotated[bool, typer.Option("--force", help="Start although memory is predicted not to suffice.")]
 
+Inject = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inject",
+        metavar="KIND:SETTINGS",
+        help="Inject a fault: KIND:rank=R,step=S[,factor=F]; link also takes peer=P. Repeatable.",
+    ),
+]
+HashEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--hash-every", help="Compare copies of states every so many steps; 100 if not given, 0 never."
+    ),
+]
+HangS = Annotated[
+    float | None,
+    typer.Option(
+        "--hang-s", metavar="SECONDS", help="A rank without progress for so long hangs; 300 if not given."
+    ),
+]
+OnFault = Annotated[
+    str | None,
+    typer.Option("--on-fault", help="stop, restart, replan or shrink when a rank fails; stop if not given."),
+]
+MaxRestarts = Annotated[
+    int | None,
+    typer.Option("--max-restarts", help="Recoveries from the same fault at the same step; 3 if not given."),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen", metavar="HOST:PORT", help="Where processes may join the run; loopback if not given."
+    ),
+]
+Join = Annotated[
+    str | None, typer.Option("--join", metavar="HOST:PORT", help="Join the run that listens there.")
+]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Also write metrics for TensorBoard into the output folder.")
+]
+Prometheus = Annotated[
+    str | None,
+    typer.Option("--prometheus", metavar="HOST:PORT", help="Serve metrics for Prometheus; needs its extra."),
+]
+
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -183,7 +183,7 @@ def error_data(error: MeshwrightError) -> dict[str, Any]:
             "plans": [],
             **error.details,
         }
-    return {"error": str(error)}
+    return {"error": str(error), **error.details}
 
 
 def wrong_input(problems: Iterable[Problem]) -> dict[str, Any]:

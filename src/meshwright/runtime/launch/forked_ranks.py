@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -23,11 +24,31 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from meshwright.errors import InputError, MeshwrightError, RunError
+from meshwright.runtime.faults.fault import FaultError
 from meshwright.runtime.launch.launcher_environment import Place
 
 ProgressCallback = Callable[[str, float], None]
 """Callback that receives the current activity and the completed fraction of the whole."""
-RankWork = Callable[[Place, dist.Store, ProgressCallback], object]
+Listener = Callable[[int, object], None]
+"""Callback that receives what a rank tells: the rank, and a value that can be pickled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The messages of a rank while it works: its progress, and values for a listener."""
+
+    send: Callable[[tuple[str, object]], None]
+
+    def __call__(self, what: str, part: float) -> None:
+        """Tell the current activity and the completed fraction of the whole."""
+        self.send(("progress", (what, part)))
+
+    def tell(self, subject: object) -> None:
+        """Tell a value that can be pickled to the listener of the run."""
+        self.send(("told", subject))
+
+
+RankWork = Callable[[Place, dist.Store, Report], object]
 
 LIKELY: dict[int, str] = {signal.SIGKILL: ", as the system does to processes when memory runs out"}
 DYING_S = 0.3
@@ -49,10 +70,17 @@ class ParentPipe(NamedTuple):
     writing: int
 
 
-def run_locally(work: RankWork, processes: int, limit_s: float | None, report: ProgressCallback) -> object:
+def run_locally(
+    work: RankWork,
+    processes: int,
+    limit_s: float | None,
+    report: ProgressCallback,
+    listen: Listener = lambda rank, subject: None,
+) -> object:
     """Run ``work`` on local ranks and return rank 0's result. Raises RunError naming the rank at fault.
 
-    Without ``limit_s`` there is no time limit. An InputError of a rank is raised unchanged.
+    ``listen`` receives what ranks tell while they work. Without ``limit_s`` there is no time limit. An InputError of a
+    rank is raised unchanged, and so is its FaultError.
     """
     with TemporaryDirectory(prefix="meshwright-") as folder, _life() as life:
         ranks: list[Rank] = []
@@ -61,7 +89,7 @@ def run_locally(work: RankWork, processes: int, limit_s: float | None, report: P
                 for number in range(processes):
                     place = Place(number, processes, number, "local")
                     ranks.append(_started(work, place, Path(folder) / "store", life))
-            return _result(ranks, limit_s, report)
+            return _result(ranks, limit_s, report, listen)
         finally:
             for rank in ranks:
                 rank.process.kill()
@@ -115,12 +143,11 @@ def _run(work: RankWork, place: Place, store: Path, pipe: Connection, life: Pare
     os.close(life.writing)
     Thread(target=_end_with_parent, args=(life.reading,), daemon=True).start()
 
-    def report(what: str, part: float) -> None:
-        pipe.send(("progress", (what, part)))
-
     with suppress(BrokenPipeError):
         try:
-            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), report)))
+            pipe.send(("done", work(place, dist.FileStore(str(store), place.ranks), Report(pipe.send))))
+        except FaultError as error:
+            pipe.send(("faults", error.faults))
         except InputError as error:
             pipe.send(("refused", error.problems))
         except Exception as error:
@@ -135,7 +162,9 @@ def _end_with_parent(reading: int) -> None:
     os._exit(1)
 
 
-def _result(ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback) -> object:
+def _result(
+    ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback, listen: Listener
+) -> object:
     """Wait for all ranks and return rank 0's result."""
     working, value, began = {rank.pipe: rank for rank in ranks}, None, monotonic()
     while working:
@@ -149,6 +178,10 @@ def _result(ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallba
             word, content = _heard(rank, ranks)
             if word == "progress":
                 report(*content)
+            elif word == "told":
+                listen(rank.number, content)
+            elif word == "faults":
+                raise FaultError(content)
             elif word == "refused":
                 raise InputError(content)
             elif word == "failed":

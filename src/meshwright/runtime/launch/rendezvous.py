@@ -9,7 +9,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from meshwright.errors import InputError, MeshwrightError, RunError
-from meshwright.runtime.launch.forked_ranks import RankWork
+from meshwright.runtime.launch.forked_ranks import RankWork, Report
 from meshwright.runtime.launch.launcher_environment import Place
 
 FAILURE = "failure"
@@ -21,7 +21,7 @@ def run_launched(work: RankWork, place: Place) -> object:
     """Run ``work`` as a rank that torchrun or Slurm started. Raises RunError naming the rank that failed first."""
     store = shared_store(place, MEETING_S)
     try:
-        return work(place, store, lambda what, part: None)
+        return work(place, store, Report(lambda message: None))
     except InputError:
         raise
     except Exception as error:

@@ -1,11 +1,13 @@
 """The inputs of a training run, and its outcome."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from meshwright.program.program import sequences_of_step
 from meshwright.runtime.executor.rank import Job
+from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.training.evaluation import HeldOut
 from meshwright.runtime.training.options import TrainingOptions
@@ -51,6 +53,19 @@ class Training:
         return sequences_of_step(program) * int(program.parts[0].shape.seq_len)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The number of ranks of a run from ``step`` on, and the path of their plan in the output folder."""
+
+    step: int
+    ranks: int
+    plan: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as JSON-ready data."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """Steps ``first_step`` … of a run: their losses, norms and seconds, as rank 0 saw them. ``stopped``: by a signal.
@@ -59,7 +74,7 @@ class Outcome:
     and how long it took to save one. ``device`` is ``cpu`` or the accelerator driver's name of it,
     ``device_bytes`` its memory. ``memory_bytes`` is the largest peak of allocated tensors on any rank, None on
     CPUs, whose allocator does not count. ``dropped`` is the share of routers' choices that exceeded an expert's
-    capacity.
+    capacity. ``faults`` are those that were detected, ``members`` the changes of the run's ranks.
     """
 
     device: str
@@ -76,3 +91,5 @@ class Outcome:
     checkpoint_blocked_s: float | None = None
     checkpoint_lasted_s: float | None = None
     dropped: float | None = None
+    faults: tuple[Fault, ...] = ()
+    members: tuple[Members, ...] = ()

@@ -5,13 +5,18 @@ Defaults are those of LLaMA's training (arXiv 2302.13971, section 2.2: clipping 
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-from meshwright.errors import InputError, Problem, nearest
+from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.plans.synchronisation.periods import LearningRates
+from meshwright.runtime.faults.injection import injections
+from meshwright.runtime.launch.network_address import network_address
 from meshwright.runtime.training.learning_rate import LR_SCHEDULES, Course, rate_factor
 
 MAX_STEPS = 10**12
+POLICIES = ("stop", "restart", "replan", "shrink")
+"""Answers to a fault that ends ranks."""
 MAX_SEED = 2**32
 """Seeds below this give different random streams: a larger one takes two of numpy's 32-bit words."""
 MAX_NUMBER = 1e30
@@ -26,9 +31,17 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "clip": (lambda x: x >= 0, "from 0 on; 0 is no limit"),
     "held_out": (lambda x: 0 <= x < 1, "from 0 to below 1"),
     "checkpoint_buffer_gib": (lambda x: x > 0, "above 0"),
+    "hang_s": (lambda x: x > 0, "above 0"),
 }
 """Legal ranges of a run's numbers; none is infinite."""
-EXAMPLES = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "checkpoint_buffer_gib": 4.0}
+EXAMPLES = {
+    "beta1": 0.9,
+    "beta2": 0.95,
+    "eps": 1e-8,
+    "weight_decay": 0.1,
+    "checkpoint_buffer_gib": 4.0,
+    "hang_s": 60.0,
+}
 """Usual values of numbers that may be None."""
 
 
@@ -46,6 +59,12 @@ class TrainingOptions:
     with one, or ``bytes``; None is the model's own, else one is trained on the data. ``end_of_document`` is a
     token's name, or its id if the data are tokens already. ``mask_document_starts`` leaves the first token of a
     document out of the loss. ``cache`` is the folder of tokenised data.
+
+    ``inject`` are faults to try detection and recovery with (``faults/injection.py``); copies of states are compared
+    every ``hash_every`` steps, 0 for never; a rank without progress for ``hang_s`` hangs (None: the run's time-out).
+    ``on_fault`` is the policy of recovery, which ends after ``max_restarts`` of the same fault at the same step.
+    Further processes join at ``listen``, HOST:PORT. ``tensorboard`` also writes metrics for TensorBoard into the
+    output folder; ``prometheus`` serves them at HOST:PORT.
     """
 
     steps: int
@@ -74,6 +93,14 @@ class TrainingOptions:
     end_of_document: str | None = None
     mask_document_starts: bool = False
     cache: Path | None = None
+    inject: tuple[str, ...] = ()
+    hash_every: int = 100
+    hang_s: float | None = None
+    on_fault: str = "stop"
+    max_restarts: int = 3
+    listen: str | None = None
+    tensorboard: bool = False
+    prometheus: str | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -91,7 +118,8 @@ class TrainingOptions:
 
     def to_json(self) -> dict[str, object]:
         """Return the options as JSON-ready data; paths as text."""
-        data = {**asdict(self), "data": list(self.data), "output": str(self.output)}
+        lists = {"data": list(self.data), "inject": list(self.inject)}
+        data = {**asdict(self), **lists, "output": str(self.output)}
         paths = {"cache": self.cache, "checkpoint_local": self.checkpoint_local}
         return data | {name: None if path is None else str(path) for name, path in paths.items()}
 
@@ -111,9 +139,21 @@ class TrainingOptions:
             if value is not None and not self.checkpoint_async:
                 rule = "is for checkpoints that are saved in the background"
                 yield Problem(name, str(value), rule, "add --checkpoint-async")
+        if self.on_fault not in POLICIES:
+            yield Problem("on_fault", self.on_fault, "unknown policy", nearest(self.on_fault, POLICIES))
+        yield from self._wrong_texts()
         for name, text in (("tokenizer", self.tokenizer), ("end_of_document", self.end_of_document)):
             if text == "":
                 yield Problem(name, text, "names nothing", "leave it out")
+
+    def _wrong_texts(self) -> Iterator[Problem]:
+        wrong: list[Problem] = []
+        attempted(lambda: injections(self.inject), wrong)
+        for name in ("listen", "prometheus"):
+            text = getattr(self, name)
+            if text is not None:
+                attempted(partial(network_address, text, name), wrong)
+        yield from wrong
 
     def _wrong_counts(self) -> Iterator[Problem]:
         top = self.steps if _whole(self.steps) and self.steps > 0 else MAX_STEPS
@@ -133,6 +173,8 @@ class TrainingOptions:
             ("checkpoint_every", self.checkpoint_every, 0, MAX_STEPS, ""),
             ("keep_last", self.keep_last, 1, MAX_STEPS, ""),
             ("keep_every", self.keep_every, 0, MAX_STEPS, ""),
+            ("hash_every", self.hash_every, 0, MAX_STEPS, ""),
+            ("max_restarts", self.max_restarts, 0, MAX_STEPS, ""),
         ):
             if not _whole(value) or not low <= value <= high:
                 yield Problem(name, value, f"must be a whole number from {low} to {high}{why}", f"e.g. {low}")

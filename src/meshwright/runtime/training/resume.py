@@ -27,6 +27,14 @@ OF_NO_EFFECT = (
     "evaluate_every",
     "keep_last",
     "keep_every",
+    "inject",
+    "hash_every",
+    "hang_s",
+    "on_fault",
+    "max_restarts",
+    "listen",
+    "tensorboard",
+    "prometheus",
 )
 """Options that may differ without changing any step; the data's own identity is compared separately."""
 OPTION_OF = {name: name for name in ("seed", "mask_document_starts", "end_of_document")} | {

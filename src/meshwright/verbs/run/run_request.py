@@ -33,8 +33,8 @@ class RunRequest:
     """Options of a training run. ``options`` are fields of ``TrainingOptions``; others have their default.
 
     ``precision`` in place of the plan's; ``initial``: a folder of Hugging Face weights to begin with; ``export``: one
-    to write at the end; ``resume``: ``auto``, ``never`` or a checkpoint; ``cpu``: leave accelerators alone; ``force``:
-    start although memory is predicted not to suffice.
+    to write at the end; ``resume``: ``auto``, ``never`` or a checkpoint; ``join``: HOST:PORT of a run to join; ``cpu``:
+    leave accelerators alone; ``force``: start although memory is predicted not to suffice.
     """
 
     options: Mapping[str, Any]
@@ -42,6 +42,7 @@ class RunRequest:
     initial: str | None = None
     export: str | None = None
     resume: str = "auto"
+    join: str | None = None
     cpu: bool = False
     force: bool = False
 

@@ -109,6 +109,8 @@ class CompletedRun:
             "checkpoint_lasted_s": outcome.checkpoint_lasted_s,
             "export": None if outcome.export is None else str(outcome.export),
             "stopped_by_signal": outcome.stopped,
+            "faults": [fault.to_json() for fault in outcome.faults],
+            "members": [change.to_json() for change in outcome.members],
             "predicted": prediction.to_json() if isinstance(prediction, Report) else None,
             "predicted_over_measured": prediction.step_time_s / step_s
             if isinstance(prediction, Report) and step_s

@@ -1,0 +1,1 @@
+"""Recovery from faults: restarts, plans for the devices that remain, runs with fewer replicas."""

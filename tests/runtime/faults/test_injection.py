@@ -1,0 +1,42 @@
+"""Texts of --inject: what they mean, and what is wrong with them."""
+
+import pytest
+
+from meshwright.errors import InputError
+from meshwright.runtime.faults.injection import Injection, injections
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kill:rank=2,step=5", Injection(kind="kill", rank=2, step=5)),
+        ("slow:rank=0,step=1,factor=2.5", Injection(kind="slow", rank=0, step=1, factor=2.5)),
+        ("link:rank=0,peer=3,step=4", Injection(kind="link", rank=0, peer=3, step=4)),
+        ("spike:step=7,factor=30", Injection(kind="spike", step=7, factor=30)),
+    ],
+)
+def test_a_text_and_its_fault(text, expected):
+    assert injections([text]) == (expected,)
+    assert injections([str(expected)]) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("kil:rank=2,step=5", "'kil' is no kind of fault"),
+        ("kill:rank=2", "kill needs step="),
+        ("kill:step=2", "kill needs rank="),
+        ("kill:rank=4,step=2", "the plan has 4 ranks, 0 to 3"),
+        ("kill:rank=1,step=-2", "step must be a whole number"),
+        ("kill:rank=1,step=2,factor=3", "kill has no setting 'factor'"),
+        ("slow:rank=1,step=2,factor=0", "factor must be above 0"),
+        ("link:rank=1,step=2", "link needs peer="),
+        ("link:rank=1,peer=1,step=2", "a link joins two ranks"),
+        ("spike:rank=1,step=2", "spike has no setting 'rank'"),
+    ],
+)
+def test_a_wrong_text_is_named_with_its_rule(text, rule):
+    with pytest.raises(InputError, match=rule) as caught:
+        injections(["hang:rank=0,step=1", text], ranks=4)
+    assert all(problem.suggestion for problem in caught.value.problems)
+    assert all(problem.value == text for problem in caught.value.problems)
