@@ -144,7 +144,7 @@ def test_another_precision_or_batch_is_refused_before_any_rank_starts(tmp_path, 
     run = small_run(tmp_path, ranks=2, layout={"tp": 2})
     run.train("run", 1)
     monkeypatch.setattr(
-        "meshwright.runtime.training.launch_training.run_locally",
+        "meshwright.runtime.recovery.supervise.started_ranks",
         lambda *of_ranks: pytest.fail("ranks started"),
     )
     (problem,) = told(run, "run", 2, "fp32")

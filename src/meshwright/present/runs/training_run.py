@@ -33,6 +33,10 @@ def render_trained(data: dict[str, Any]) -> None:
                 f"Load average {data['load_average']:.1f} before it began: other work makes steps slower"
             )
         out.print(_prediction(data))
+    for fault in data["faults"]:
+        out.print(escape(fault_line(fault)))
+    for change in data["members"]:
+        out.print(f"From step {change['step']} on {change['ranks']} ranks: {escape(change['plan'])}")
     if data["stopped_by_signal"]:
         out.print("Stopped by a signal; the same command goes on.")
     for name in ("checkpoint", "export"):
@@ -42,6 +46,21 @@ def render_trained(data: dict[str, Any]) -> None:
         blocked, lasted = (format_seconds(data[f"checkpoint_{name}_s"]) for name in ("blocked", "lasted"))
         out.print(f"A checkpoint took {lasted} and kept the run waiting for {blocked} (medians)")
     out.print(f"Metrics of every step: {escape(data['output'])}/metrics.jsonl")
+
+
+def fault_line(fault: dict[str, Any]) -> str:
+    """Return a sentence about a fault of a run."""
+    where = "" if fault["rank"] is None else f" of rank {fault['rank']}"
+    if fault["peer"] is not None:
+        where = f" between ranks {fault['rank']} and {fault['peer']}"
+    times = [
+        f"{verb} after {format_seconds(fault[name])}"
+        for verb, name in (("named", "detected_s"), ("trained on", "resumed_s"))
+        if fault[name] is not None
+    ]
+    ending = f" ({', '.join(times)})" if times else ""
+    what = f"{fault['kind'].capitalize()}{where} at step {fault['step']}, {fault['action']}"
+    return f"{what}: {fault['evidence']}{ending}"
 
 
 def _memory(data: dict[str, Any]) -> str:

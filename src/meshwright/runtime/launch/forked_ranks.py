@@ -82,6 +82,13 @@ def run_locally(
     ``listen`` receives what ranks tell while they work. Without ``limit_s`` there is no time limit. An InputError of a
     rank is raised unchanged, and so is its FaultError.
     """
+    with started_ranks(work, processes) as ranks:
+        return _result(ranks, limit_s, report, listen)
+
+
+@contextmanager
+def started_ranks(work: RankWork, processes: int) -> Iterator[list[Rank]]:
+    """Start ``work`` on local ranks, which meet through a file; end all that still run when the block ends."""
     with TemporaryDirectory(prefix="meshwright-") as folder, _life() as life:
         ranks: list[Rank] = []
         try:
@@ -89,7 +96,7 @@ def run_locally(
                 for number in range(processes):
                     place = Place(number, processes, number, "local")
                     ranks.append(_started(work, place, Path(folder) / "store", life))
-            return _result(ranks, limit_s, report, listen)
+            yield ranks
         finally:
             for rank in ranks:
                 rank.process.kill()
@@ -175,7 +182,7 @@ def _result(
             raise RunError(f"not done within {limit_s:.0f} s: rank {late}")
         for pipe in ready:
             rank = next(rank for rank in ranks if rank.pipe is pipe)
-            word, content = _heard(rank, ranks)
+            word, content = heard(rank)
             if word == "progress":
                 report(*content)
             elif word == "told":
@@ -185,27 +192,31 @@ def _result(
             elif word == "refused":
                 raise InputError(content)
             elif word == "failed":
-                raise RunError(_death(ranks) or content)
+                raise RunError("; ".join(deaths(ranks).values()) or content)
             else:
                 value = content if rank.number == 0 else value
                 del working[rank.pipe]
     return value
 
 
-def _heard(rank: Rank, ranks: Sequence[Rank]) -> tuple[str, Any]:
+def heard(rank: Rank) -> tuple[str, Any]:
+    """Return the kind and content of a rank's next message.
+
+    Kinds: ``progress``, ``told``, ``done``, ``faults``, ``refused``, ``failed``.
+    """
     try:
         word, content = rank.pipe.recv()
         return word, content
     except EOFError:
-        return "failed", _death(ranks) or f"rank {rank.number} ended without a word"
+        return "failed", f"rank {rank.number} ended without a word"
 
 
-def _death(ranks: Sequence[Rank]) -> str:
-    """Name the rank that a signal killed, if any: its partners only see broken connections."""
+def deaths(ranks: Sequence[Rank]) -> dict[int, str]:
+    """Name the ranks that a signal killed, if any: their partners only see broken connections."""
     sleep(DYING_S)
     codes = {rank.number: rank.process.exitcode for rank in ranks}
     dead = {number: -code for number, code in codes.items() if code is not None and code < 0}
-    return "; ".join(
-        f"rank {number} was ended by {signal.Signals(code).name}{LIKELY.get(code, '')}"
+    return {
+        number: f"rank {number} was ended by {signal.Signals(code).name}{LIKELY.get(code, '')}"
         for number, code in dead.items()
-    )
+    }

@@ -47,6 +47,11 @@ class Training:
         return self.options.output / CHECKPOINTS
 
     @property
+    def hang_s(self) -> float:
+        """Seconds without progress after which a rank hangs."""
+        return self.options.hang_s or self.job.timeout_s
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens of a whole batch."""
         program = self.job.program

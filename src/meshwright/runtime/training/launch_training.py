@@ -13,10 +13,12 @@ import torch.distributed as dist
 
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.data.open_data import TrainingData
-from meshwright.runtime.launch.forked_ranks import ProgressCallback, run_locally
+from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import run_launched
 from meshwright.runtime.progress.lossy_console import lossy_console
+from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow
+from meshwright.runtime.recovery.supervise import Replan, Supervisor
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
 from meshwright.runtime.training.output_lock import sole_writer, sole_writers
 from meshwright.runtime.training.stop_signals import acknowledge, handled_signals
@@ -26,11 +28,15 @@ MOST_LOCAL = 16
 
 
 def start(
-    training: Training, data: TrainingData, place: Place | None, remarks: Sequence[str] | None
+    training: Training,
+    data: TrainingData,
+    place: Place | None,
+    remarks: Sequence[str] | None,
+    replan: Replan,
 ) -> Outcome | None:
     """Train; return None on launched ranks other than the first.
 
-    ``place`` is a launcher's. Raises InputError, RunError.
+    ``place`` is a launcher's; ``replan`` plans anew for fewer devices. Raises InputError, RunError.
 
     ``remarks`` are printed first on standard error, then the run's progress; nothing if they are None.
     """
@@ -41,18 +47,24 @@ def start(
 
     early: list[int] = []
 
-    def work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
-        return train(place, store, training, data, console, early=early)
+    def work(
+        training: Training, place: Place, store: dist.Store, report: Report, row: ProgressRow
+    ) -> Outcome:
+        return train(place, store, training, data, console, report, row, early=early)
 
-    def launched_work(place: Place, store: dist.Store, report: ProgressCallback) -> Outcome:
+    def launched_work(place: Place, store: dist.Store, report: Report) -> Outcome:
         with sole_writers(place, store, training.options.output):
-            return work(place, store, report)
+            return work(training, place, store, report, ProgressBoard(place.rank + 1).row(place.rank))
+
+    def say(text: str) -> None:
+        if console is not None:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     if place is not None:
         outcome = run_launched(launched_work, place)
     else:
         with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
-            outcome = run_locally(work, training.job.program.parts.ranks, None, lambda what, part: None)
+            outcome = Supervisor(training, work, replan, say).run()
     assert isinstance(outcome, Outcome)
     return outcome if place is None or place.rank == 0 else None
 

@@ -19,10 +19,12 @@ from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.progress.display import Display
 from meshwright.runtime.progress.metrics_log import MetricsLog
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.progress.step_metrics import StepMetrics
+from meshwright.runtime.recovery.progress_board import ProgressRow, StepTaken
 from meshwright.runtime.state.anchor_parameters import anchored_model
 from meshwright.runtime.state.post_validation import StepResult
 from meshwright.runtime.training.data_micro_batches import micro_batches
@@ -48,6 +50,8 @@ class Loop:
     log: MetricsLog | None
     utilisation: Utilisation
     checkpoints: CheckpointSaver
+    report: Report
+    row: ProgressRow
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
@@ -106,6 +110,7 @@ class Loop:
         """Run one optimizer step, and report it or the previous one."""
         rank, options, began = self.rank, self.training.options, perf_counter()
         self.stopping.begin(step)
+        self.row.begin_step(step)
         batch = whole_batch(self.data.training, step)
         program, labels = rank.job.program, torch.from_numpy(batch.labels)
         by_replica = labels_by_replica(program, labels)
@@ -120,6 +125,8 @@ class Loop:
             self.peak_bytes = self._peak()
         losses = self._losses_of_islands(result)
         self._known(result, losses)
+        if step == self.first and rank.place.rank == 0:
+            self.report.tell(StepTaken(step))
 
     def _losses_of_islands(self, result: StepResult | None) -> tuple[float, ...] | None:
         """Return the loss of each island where an exchange begins or ends behind the step; None elsewhere."""

@@ -17,10 +17,12 @@ from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.rank import rank_of
+from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import agreed
 from meshwright.runtime.progress.display import Display, display
 from meshwright.runtime.progress.metrics_log import MetricsLog, open_log
+from meshwright.runtime.recovery.progress_board import ProgressRow
 from meshwright.runtime.training.job_and_outcome import (
     LISTS,
     METRICS,
@@ -47,12 +49,15 @@ def train(
     training: Training,
     data: TrainingData,
     console: Console | None,
+    report: Report,
+    row: ProgressRow,
     *,
     early: Sequence[int] = (),
 ) -> Outcome:
     """Train as a rank; ``console`` shows rank 0's progress. Raises InputError and RunError.
 
-    ``early`` are signals received before the start.
+    ``report`` tells faults and the first step to the parent, ``row`` shows it the rank's progress. ``early`` are
+    signals received before the start.
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
     initial = (
@@ -74,7 +79,7 @@ def train(
                 shown.note(training.goes_on)
             there = Path(chosen) if chosen else None
             saver = CheckpointSaver(rank, training.checkpoints, training.options, store, there)
-            loop = Loop(rank, training, data, heard, shown, log, used, saver)
+            loop = Loop(rank, training, data, heard, shown, log, used, saver, report, row)
             outcome = loop.run(first)
             choices, output = routing_counts_of_run(rank, job.model), training.options.output
             if choices is not None:

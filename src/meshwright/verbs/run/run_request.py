@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.model.named_tensors import adapted_matrices, adapter_shapes, named_parameters
 from meshwright.plans.resolve import Resolved, resolve_with
+from meshwright.runtime.faults.injection import injections
 from meshwright.runtime.training.optimizer_values import with_plan_values
 from meshwright.runtime.training.options import TrainingOptions
 from meshwright.stack.load import own_stack
@@ -81,6 +82,7 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     attempted(lambda: _check_data(request), problems)
     if place is None or place.rank == 0:
         problems += _folder_problems(request)
+    attempted(lambda: _check_injections(options, resolved), problems)
     resume = attempted(lambda: _checkpoint(request), problems)
     if resume is None:  # a run that goes on has its weights
         attempted(lambda: _check_weights(request, resolved), problems)
@@ -112,6 +114,12 @@ def _under_our_stack(resolved: Resolved) -> Resolved:
         return resolve_with(long, setting.model, setting.cluster, setting.stack, stack_binds=True)
     long = long.model_copy(update={"stack": OWN_STACK})
     return resolve_with(long, setting.model, setting.cluster, own_stack(setting.stack), stack_binds=True)
+
+
+def _check_injections(options: TrainingOptions | None, resolved: Resolved) -> None:
+    """Raise InputError for injected faults of ranks that the plan does not have."""
+    if options is not None:
+        injections(options.inject, resolved.setting.cluster.devices)
 
 
 def _options(named: Mapping[str, Any]) -> TrainingOptions:

@@ -45,13 +45,28 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
     if grant.resume is not None:
         training = replace(training, goes_on=_goes_on(training, data))
         remarks += checkpoints_dropped_notice(grant.options)
-    outcome = start(training, data, place, remarks if show else None)
+    latest = [grant]
+
+    def planned_anew(devices: int, checkpoint: Path | None) -> "Training":
+        latest.append(_granted_anew(latest[-1], devices, checkpoint))
+        return replace(_training(latest[-1], request, data), base=training.base)
+
+    outcome = start(training, data, place, remarks if show else None, planned_anew)
     if outcome is None:
         return None
+    grant = latest[-1]
     if outcome.export is not None and data.tokenizer is not None:
         shutil.copy(data.tokenizer, outcome.export)
     remarks += [training.goes_on] if training.goes_on else []
     return CompletedRun(grant, data.facts, outcome, tuple(remarks), load_average)
+
+
+def _granted_anew(grant: CheckedRun, devices: int, checkpoint: Path | None) -> CheckedRun:
+    """Return what a run goes on with on the devices that are left. Raises InfeasibleError."""
+    from meshwright.verbs.run.replan import replanned
+
+    resolved = replanned(grant.resolved, devices, grant.options.output)
+    return replace(grant, resolved=resolved, resume=checkpoint)
 
 
 def _base(grant: CheckedRun, request: RunRequest) -> dict[str, Any] | None:
@@ -126,6 +141,7 @@ def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "
             setting.model,
             grant.precision,
             optimizer_options(grant.options),
+            timeout_s=max(Job.timeout_s, 2 * (grant.options.hang_s or 0.0)),
             accelerated=not request.cpu,
             seed=grant.options.seed,
             rates=grant.options.rates,
