@@ -7,6 +7,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 from checkpoint_runs import on_ranks
+from kept_parts import kept
 from local_plans import small
 from tiny_models import tiny
 
@@ -16,12 +17,35 @@ from meshwright.runtime.training.save_checkpoint import CheckpointSaver
 
 STEPS_OF_A_SAVE, SAVES, APART = 5, 4, 6
 """Steps that the slowed disk takes for a checkpoint; checkpoints, and steps from one to the next."""
+MOST_BLOCKED = 0.05
+"""Part of a step that a run may wait for a checkpoint in the background."""
 CASE = small(
     tiny("llama", hidden_size=256, intermediate_size=512, head_dim=64),
     sharding="zero1",
     dp_shard=2,
     global_batch=32,
 )
+
+
+def saves_in_background() -> tuple[str, bool]:
+    """Return the section, and whether a run waits for at most a twentieth of a step."""
+    saves = kept("background saves", background_saves)
+    text = f"""Two ranks on a CPU (fp32, zero1) save to a disk that is slowed until a checkpoint lasts
+{STEPS_OF_A_SAVE} steps; medians of four checkpoints. Without a slowed disk copying is all that could make the run wait
+(`benchmarks/recover/background_saves.py`).
+
+{saves_table(saves)}"""
+    behind = saves["in the background"]
+    return text, behind["blocked_s"] <= MOST_BLOCKED * behind["step_s"]
+
+
+def saves_table(saves: dict[str, dict[str, float]]) -> str:
+    """Both ways of saving: how long it lasts, and how long the run waits."""
+    lines = ["| saved | step | a checkpoint lasts | the run waits | of a step |", "|---|--:|--:|--:|--:|"]
+    for way, of in saves.items():
+        seconds = " | ".join(f"{of[name] * 1e3:.1f} ms" for name in ("step_s", "lasted_s", "blocked_s"))
+        lines.append(f"| {way} | {seconds} | {of['blocked_s'] / of['step_s']:.1%} |")
+    return "\n".join(lines)
 
 
 def background_saves() -> dict[str, Any]:
