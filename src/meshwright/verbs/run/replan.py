@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from meshwright.cluster.cluster import Cluster
 from meshwright.cluster.cluster_to_file import dump_cluster
@@ -15,10 +16,11 @@ from meshwright.verbs.plan.proposal import Proposal
 SUGGESTION = "--on-fault restart, once the device is back, or shrink where replicas are left"
 
 
-def replanned(resolved: Resolved, devices: int, folder: Path) -> Resolved:
+def replanned(resolved: Resolved, devices: int, folder: Path, *, all_of_them: bool = False) -> Resolved:
     """Return the best plan on at most ``devices`` devices; fewer may be better, where degrees must divide the batch.
 
-    The smaller cluster is written into ``folder``. Raises InfeasibleError with the reason for every number of devices.
+    ``all_of_them``: on exactly so many. The other cluster is written into ``folder``. Raises InfeasibleError with the
+    reason for every number of devices.
     """
     plan, cluster = resolved.long, resolved.setting.cluster
     refusal = _refusal(resolved)
@@ -26,7 +28,7 @@ def replanned(resolved: Resolved, devices: int, folder: Path) -> Resolved:
         raise InfeasibleError("No other plan is searched.", [refusal], SUGGESTION)
     found: list[tuple[Proposal, Cluster]] = []
     reasons = []
-    for count in range(devices, 0, -1):
+    for count in (devices,) if all_of_them else range(devices, 0, -1):
         if found and 2 * count < found[0][1].devices:  # halving the devices of a plan never makes it faster
             break
         smaller = replace(cluster, pools=(replace(cluster.pool, count=count),))
@@ -42,7 +44,7 @@ def replanned(resolved: Resolved, devices: int, folder: Path) -> Resolved:
     if not found:
         raise InfeasibleError(f"No plan fits on the {devices} devices that are left.", reasons, SUGGESTION)
     best, smaller = min(found, key=lambda one: one[0].report.step_time_s)
-    (folder / f"cluster-{smaller.devices}.yaml").write_text(dump_cluster(smaller), encoding="utf-8")
+    _write(folder / f"cluster-{smaller.devices}.yaml", dump_cluster(smaller))
     return resolve(best.long or best.plan, stack_binds=True)
 
 
@@ -58,3 +60,10 @@ def _refusal(resolved: Resolved) -> str:
     if plan.dtypes:
         return "the plan has dtypes of its own, which a search does not choose"
     return ""
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file at once: several ranks may write the same one."""
+    with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    Path(file.name).replace(path)

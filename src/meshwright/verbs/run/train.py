@@ -22,6 +22,7 @@ from meshwright.verbs.run.training_report import CompletedRun, utilisation_on
 
 if TYPE_CHECKING:
     from meshwright.runtime.data.open_data import DataNeeds, TrainingData
+    from meshwright.runtime.launch.launcher_environment import Place
     from meshwright.runtime.training.job_and_outcome import Training
 
 
@@ -38,6 +39,8 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
     from meshwright.runtime.training.resume import checkpoints_dropped_notice
 
     place, load_average = launched_place(os.environ), os.getloadavg()[0]
+    if place is not None:
+        resolved = _for_launched_ranks(resolved, request, place)
     grant = check_run_request(resolved, request, place)
     data = open_data(grant.options, _needs(grant.resolved))
     training = replace(_training(grant, request, data), base=_base(grant, request))
@@ -59,6 +62,20 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
         shutil.copy(data.tokenizer, outcome.export)
     remarks += [training.goes_on] if training.goes_on else []
     return CompletedRun(grant, data.facts, outcome, tuple(remarks), load_average)
+
+
+def _for_launched_ranks(resolved: Resolved, request: RunRequest, place: "Place") -> Resolved:
+    """Return the plan, or under ``replan`` the best one for the number of processes that a launcher has started.
+
+    Every rank searches it: the same plan comes out, and its Program is compared before the first step.
+    """
+    same = place.ranks == resolved.setting.cluster.devices
+    if same or request.options.get("on_fault") != "replan":
+        return resolved
+    from meshwright.verbs.run.replan import replanned
+
+    request.output.mkdir(parents=True, exist_ok=True)
+    return replanned(resolved, place.ranks, request.output, all_of_them=True)
 
 
 def _granted_anew(grant: CheckedRun, devices: int, checkpoint: Path | None) -> CheckedRun:
