@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from meshwright.economy.assumptions import Assumptions
+from meshwright.economy.assumptions import FLAGS, Assumptions
 from meshwright.economy.objectives import OBJECTIVES
 from meshwright.economy.report_with_training_cost import QUANTITIES
 
@@ -17,7 +17,8 @@ def test_every_assumption_stands_there_with_its_usual_value():
         if field.name == "families":
             continue
         usual = "the best" if field.name in ("checkpoint_every_s", "spare_nodes") else "of the cluster"
-        assert rows[field.name] == (usual if field.default is None else f"{field.default:g}")
+        said = str(field.default).lower() if field.name in FLAGS else f"{field.default or 0:g}"
+        assert rows[field.name] == (usual if field.default is None else said)
 
 
 def test_every_number_of_a_training_stands_there():

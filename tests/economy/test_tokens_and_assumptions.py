@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.cluster.load import load_cluster
-from meshwright.economy.assumptions import NAMES, Assumptions, parse_assumptions
+from meshwright.economy.assumptions import FLAGS, NAMES, Assumptions, parse_assumptions
 from meshwright.economy.tokens_and_assumptions import parse_terms, parse_tokens
 from meshwright.errors import InputError
 
@@ -79,8 +79,9 @@ def test_all_that_is_wrong_is_said_at_once():
 
 def test_every_assumption_can_be_said():
     for name in NAMES:
-        assert getattr(parse_assumptions([f"{name}=1"]), name) == 1
-        assert getattr(parse_assumptions([f"h100:{name}=1"]).of_device("h100-sxm-80gb"), name) == 1
+        one = "true" if name in FLAGS else "1"
+        assert getattr(parse_assumptions([f"{name}={one}"]), name) == 1
+        assert getattr(parse_assumptions([f"h100:{name}={one}"]).of_device("h100-sxm-80gb"), name) == 1
 
 
 def test_an_assumption_of_one_family_goes_before_that_of_all():

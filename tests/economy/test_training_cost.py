@@ -46,7 +46,7 @@ def report(step_s=2.0):
 def reported(of):
     """The report with the training's costs, at errors of the step time from 0.9 to 1.2."""
     spread = np.interp(uniforms("step", 4096).probability, (0, 0.1, 0.5, 0.9, 1), (0.8, 0.9, 1, 1.2, 1.4))
-    return report_with_training_cost(report(), of, training_draws(of, 2.0, np.log(spread), 1e9))
+    return report_with_training_cost(report(), of, training_draws(of, 2.0, np.log(spread), 1e9), 1)
 
 
 def test_by_hand():

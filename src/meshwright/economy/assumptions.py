@@ -25,9 +25,11 @@ class Assumptions:
 
     ``checkpoint_every_s``: seconds of work between two checkpoints, None for the best. ``spare_nodes``: None for the
     number with the least dollars. ``pue``: power of the site over power of its nodes. ``mfu``: of the recommended plan,
-    to which all steps of its device family are scaled; ``efficiency``: speed of all compute over what is predicted. The
-    others are None where the cluster says them, or where nobody does. ``families`` has the names that are replaced for
-    single devices, by id.
+    to which all steps of its device family are scaled; ``efficiency``: speed of all compute over what is predicted.
+    ``checkpoint_async``: checkpoints are saved in the background. ``by_hand_hours``: until somebody starts a stopped
+    run again. ``shrink_s``: until the replicas that are left go on after a failure, or together with one that is back.
+    ``shared_failures``: the share of failures that end all replicas. The others are None where the cluster says them,
+    or where nobody does. ``families`` has the names that are replaced for single devices, by id.
     """
 
     storage_gbyte_per_s_per_node: float = 1.0
@@ -36,6 +38,10 @@ class Assumptions:
     pue: float = 1.2
     spare_nodes: int | None = None
     checkpoint_every_s: float | None = None
+    checkpoint_async: bool = False
+    by_hand_hours: float = 2.0
+    shrink_s: float = 60.0
+    shared_failures: float = 0.23
     failures_per_1000_node_days: float | None = None
     usd_per_device_hour: float | None = None
     power_w_per_device: float | None = None
@@ -79,14 +85,20 @@ class Assumptions:
     def _text(self, name: str) -> str:
         value = getattr(self, name)
         usual = " (usual)" if value == getattr(Assumptions(), name) else ""
+        if name in FLAGS:
+            return f"{name} = {str(value).lower()}{usual}"
         return f"{name} = {value:g}{usual}"
 
 
 MAY_BE_ZERO = frozenset(
-    {"restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days", "kg_co2_per_kwh"}
+    {
+        *("restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days", "kg_co2_per_kwh"),
+        *("by_hand_hours", "shrink_s", "shared_failures"),
+    }
 )
 WHOLE = frozenset({"spare_nodes"})
-LEAST, MOST_OF = {"pue": 1.0}, {"mfu": 1.0, "efficiency": 1.0}
+FLAGS = frozenset({"checkpoint_async"})
+LEAST, MOST_OF = {"pue": 1.0}, {"mfu": 1.0, "efficiency": 1.0, "shared_failures": 1.0}
 """Numbers that are not below, and not above these."""
 OF_DEVICES = (
     *("mfu", "efficiency", "failures_per_1000_node_days", "usd_per_device_hour"),
@@ -131,6 +143,10 @@ def _device(family: str) -> str:
 
 def _number(name: str, text: str) -> float:
     """Return the number of an assumption. Raise InputError for one that it cannot be."""
+    if name in FLAGS:
+        if text not in ("true", "false"):
+            raise InputError(Problem(f"assume.{name}", text, "must be true or false", f"{name}=true"))
+        return text == "true"
     try:
         number = float(text)
     except ValueError:

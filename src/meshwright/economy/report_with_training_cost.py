@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 
 from meshwright.economy.goodput import FailureModel
+from meshwright.economy.recovery_policies import recovery_policies
 from meshwright.economy.report_with_assumptions import at_assumed_speed
 from meshwright.economy.training_cost import WATTS_PER_KW, TrainingCost
 from meshwright.economy.training_draws import TrainingDraws
@@ -19,25 +20,31 @@ STUCK = "null: failures come quicker than work gets done"
 QUANTITIES = ("days", "device_hours", "usd", "kwh", "kwh_boards", "kwh_site", "kg_co2")
 
 
-def report_with_training_cost(report: Report, course: TrainingCost, draws: TrainingDraws) -> Report:
+def report_with_training_cost(
+    report: Report, course: TrainingCost, draws: TrainingDraws, copies: int
+) -> Report:
     """Return the Report of a plan in the setting of ``course``, with its training's costs and their intervals.
 
-    ``report`` is at the predicted speed; the result is at the assumed one, if one is assumed.
+    ``report`` is at the predicted speed; the result is at the assumed one, if one is assumed. ``copies``: replicas of
+    the plan that each hold all states.
     """
     predicted_s, report = report.step_time_s, at_assumed_speed(report, course)
-    goodput = None if course.outages is None else _goodput(course.outages, report)
+    goodput = None if course.outages is None else _goodput(course, course.outages, report, copies)
     training = None if course.terms.tokens is None else _training(course, predicted_s, report, draws)
     origin = report.origin | {"goodput": _goodput_origin(course)}
+    if goodput is not None:
+        origin |= {"goodput.policies": _policies_origin(course)}
     if training is not None:
         origin |= _training_origins(course, training)
     return replace(report, goodput=goodput, training=training, origin=origin)
 
 
-def _goodput(found: FailureModel, report: Report) -> dict[str, Any]:
+def _goodput(course: TrainingCost, found: FailureModel, report: Report, copies: int) -> dict[str, Any]:
     step_s = report.step_time_s
     useful, work_s = found.useful(step_s), found.work_s(step_s)
-    running = 1 - found.stopped
-    writing = useful * found.write_s / work_s
+    running, pause_s = 1 - found.stopped, found.pause_s(step_s, work_s)
+    writing = useful * pause_s / work_s
+    policies = recovery_policies(found, course.setting, course.terms.assumed, step_s, copies)
     return {
         "share": found.share(step_s),
         "useful_tokens_per_s": found.share(step_s) * report.tokens_per_s,
@@ -50,8 +57,10 @@ def _goodput(found: FailureModel, report: Report) -> dict[str, Any]:
         "mtbf_hours": _finite(found.mtbf_s / HOUR_S),
         "checkpoint_bytes": found.checkpoint_bytes,
         "checkpoint_write_s": found.write_s,
+        "checkpoint_blocked_s": pause_s,
         "checkpoint_every_s": _finite(work_s),
         "restart_s": found.restart_s,
+        "policies": [policy.to_json() for policy in policies],
     }
 
 
@@ -91,8 +100,16 @@ def _goodput_origin(course: TrainingCost) -> str:
     spares = f"{course.spare_nodes} spare nodes, " + (
         "the number with the least dollars" if of.spare_nodes is None else "assumed"
     )
-    assumed = of.text("storage_gbyte_per_s_per_node", "restart_s", "repair_hours")
+    saving = ("checkpoint_async",) if of.checkpoint_async else ()
+    assumed = of.text("storage_gbyte_per_s_per_node", "restart_s", "repair_hours", *saving)
     return f"predicted: {course.outages.source}; assumed {assumed}; {spares}; {every} interval of checkpoints"
+
+
+def _policies_origin(course: TrainingCost) -> str:
+    priced = course.setting.cluster.pool.usd_per_device_hour is not None
+    order = "least dollars for the work, spare nodes paid for" if priced else "largest useful_share"
+    assumed = course.terms.assumed.text("by_hand_hours", "shrink_s", "shared_failures")
+    return f"predicted: {order} first; speeds in proportion to nodes; assumed {assumed}"
 
 
 def _training_origins(course: TrainingCost, training: dict[str, Any]) -> dict[str, str]:

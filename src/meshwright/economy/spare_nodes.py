@@ -15,7 +15,6 @@ Under any plan the dollars are in proportion to (devices + S·devices of a node)
 from collections.abc import Iterator
 from itertools import count, pairwise
 from math import inf
-from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -38,22 +37,22 @@ def stopped_share(mtbf_s: Number, repair_s: float, spare_nodes: int) -> Number:
 
 
 def best_spare_nodes(mtbf_s: float, repair_s: float, devices: int, node_devices: int, *, priced: bool) -> int:
-    """Return the number of spare nodes with the least dollars of a training.
+    """Return the number of spare nodes with the least dollars of a training that stops without a whole set of nodes."""
+    return cheapest_spare_nodes(_relative_times(repair_s / mtbf_s), devices, node_devices, priced=priced)
 
-    Where nothing is ``priced``: the least number after which one more saves less than 0.1 % of the time.
+
+def cheapest_spare_nodes(times: Iterator[float], devices: int, node_devices: int, *, priced: bool) -> int:
+    """Return the number of spare nodes with the least dollars; ``times``: those of a training with 0, 1, … of them.
+
+    Each saves less than the one before: it is the last that is worth its price, or where nothing is ``priced``, the
+    last that saves 0.1 % of the time.
     """
-    times = _relative_times(repair_s / mtbf_s)
-    if not priced:
-        return next(
-            spares for spares, (time, less) in enumerate(pairwise(times)) if less > time * (1 - WORTH_A_NODE)
-        )
-    best, least = 0, inf
-    for spares, time in enumerate(times):
+    for spares, (time, less) in enumerate(pairwise(times)):
         paid = devices + spares * node_devices
-        if paid >= least or spares > MOST:
+        needed = (paid + node_devices) / paid if priced else 1 / (1 - WORTH_A_NODE)
+        if not less * needed < time or spares == MOST:
             break
-        best, least = min((best, least), (spares, paid * time), key=itemgetter(1))
-    return best
+    return spares
 
 
 def _relative_times(load: float) -> Iterator[float]:

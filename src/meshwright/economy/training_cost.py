@@ -14,6 +14,7 @@ from math import ceil
 from meshwright.economy.goodput import NOTHING, FailureModel, failure_model, job_nodes
 from meshwright.economy.tokens_and_assumptions import TrainingTerms
 from meshwright.plans.setting import Setting
+from meshwright.result import Report
 from meshwright.units import DAY_S, HOUR_S
 
 WATTS_PER_KW = 1000.0
@@ -57,6 +58,11 @@ class TrainingCost:
         """Return the training cost of a setting, with the assumptions applied to its cluster."""
         here = terms.of_device(setting.cluster.pools[0].device.id)
         return cls(setting, here, failure_model(setting, here.assumed))
+
+    def of_plan(self, report: Report) -> "TrainingCost":
+        """Return the training cost with the copies of a plan's checkpoints; ``report`` is at the predicted speed."""
+        outages = None if self.outages is None else self.outages.of_plan(self.setting, report)
+        return replace(self, outages=outages)
 
     def with_steps(self, steps: int) -> "TrainingCost":
         """Return the cost of a training of so many steps."""

@@ -10,8 +10,8 @@ A draw has one error of each kind per device family, which all numbers of its de
 - the work that they throw away: each any part of the work between two checkpoints.
 
 What the user gave, and what was published without offers or a count, has no spread. Repairs and restarts cost what they
-cost on average; checkpoints are written as often as is best for the rate that is not drawn. Peaks of power are not
-drawn.
+cost on average; checkpoints are written as often as is best for the rate that is not drawn and the median step. Peaks
+of power are not drawn.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from meshwright.cost.uncertainty.memory_error import memory_room
 from meshwright.economy.budget_and_deadline import Limits
-from meshwright.economy.checkpoint_interval import useful_share
 from meshwright.economy.failure_counts import Floats, poisson_quantiles
 from meshwright.economy.goodput import NOTHING
 from meshwright.economy.spare_nodes import stopped_share
@@ -162,22 +161,18 @@ def _seconds(course: TrainingCost, step_s: Floats, family: str) -> Floats:
     if found is None:
         return work_s
     mtbf_s = found.mtbf_s / rate_draws(found.events, family, len(step_s))
-    interval_s = np.maximum(found.interval_s, step_s)
-    useful = np.array(
-        [
-            useful_share(work, found.write_s, found.restart_s, mtbf)
-            for work, mtbf in zip(interval_s.tolist(), mtbf_s.tolist(), strict=True)
-        ]
-    )
+    interval_s = np.maximum(found.planned_work_s(float(np.median(step_s))), step_s)
+    pause_s = np.array(list(map(found.pause_s, step_s.tolist(), interval_s.tolist())))
+    useful = np.array(list(map(found.useful_at, step_s.tolist(), interval_s.tolist(), mtbf_s.tolist())))
     running = 1 - stopped_share(mtbf_s, found.repair_s, found.spare_nodes)
     ends = running * useful > NOTHING
     expected_s = np.where(ends, work_s / np.where(ends, running * useful, 1.0), np.inf)
-    without_s = work_s * (1 + found.write_s / interval_s)
+    without_s = work_s * (1 + pause_s / interval_s)
     mean = np.where(ends, expected_s * running / mtbf_s, 0.0)
     drawn = uniforms(f"{family} failures", len(step_s))
     counts = poisson_quantiles(drawn.probability, drawn.normal, mean)
     each_s = np.divide(expected_s - without_s, mean, out=np.zeros_like(mean), where=mean > 0)
-    segment_s = np.where(counts > 0, interval_s, 0.0) + found.write_s
+    segment_s = np.where(counts > 0, interval_s, 0.0) + pause_s
     thrown_s = segment_s * _beyond_half(counts, uniforms(f"{family} thrown work", len(step_s)).normal)
     return np.where(ends, without_s + counts * each_s + thrown_s, np.inf)
 

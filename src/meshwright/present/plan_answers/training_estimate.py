@@ -31,8 +31,18 @@ def print_goodput(out: Console, data: dict[str, Any]) -> None:
         out.print(
             f"A failure every {found['mtbf_hours']:,.1f} hours on {found['nodes']} nodes; a checkpoint of "
             f"{found['checkpoint_bytes'] / GIGA:,.0f} GB every {found['checkpoint_every_s'] / HOUR_S:,.2f} hours, "
-            f"written in {format_seconds(found['checkpoint_write_s'])}"
+            f"written in {format_seconds(found['checkpoint_write_s'])}, for which training waits "
+            f"{format_seconds(found['checkpoint_blocked_s'])}"
         )
+        _print_policies(out, found["policies"])
+
+
+def _print_policies(out: Console, policies: list[dict[str, Any]]) -> None:
+    table = plain_table("--on-fault, best first", "checkpoint every", "spare nodes", "useful")
+    for one in policies:
+        every = "–" if one["interval_s"] is None else format_seconds(one["interval_s"])
+        table.add_row(one["policy"], every, str(one["spare_nodes"]), percent(one["useful_share"]))
+    out.print(table)
 
 
 def print_training(out: Console, data: dict[str, Any]) -> None:

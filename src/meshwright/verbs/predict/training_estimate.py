@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from meshwright.cluster.catalog_prices import ON_DEMAND
+from meshwright.economy.recovery_policies import whole_copies
 from meshwright.economy.report_with_assumptions import slowdown_to
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.tokens_and_assumptions import parse_terms
@@ -36,5 +37,7 @@ def report_with_training_estimate(
     report = with_sharding_exchanges(predicted(resolved), resolved)
     if course.terms.assumed.mfu is not None:
         course = replace(course, slowdown=slowdown_to(report, course.terms.assumed.mfu))
-    found = report_with_training_cost(report, course, draws_of_plan(course, resolved.long, report))
+    course = course.of_plan(report)
+    draws, copies = draws_of_plan(course, resolved.long, report), whole_copies(resolved.long)
+    found = report_with_training_cost(report, course, draws, copies)
     return replace(found, remarks=(*found.remarks, *terms.remarks([setting.cluster])))

@@ -9,6 +9,7 @@ from meshwright.economy.budget_and_deadline import Limits
 from meshwright.economy.cluster_offers import Offer
 from meshwright.economy.cluster_ranking import RankedCluster, nearest
 from meshwright.economy.limits_to_tokens import most_steps, most_steps_surely
+from meshwright.economy.recovery_policies import whole_copies
 from meshwright.economy.report_with_training_cost import report_with_training_cost
 from meshwright.economy.training_cost import TrainingCost
 from meshwright.economy.training_draws import TrainingDraws, training_draws, uniforms
@@ -41,8 +42,11 @@ def draws_of_plan(course: TrainingCost, plan: LongPlan, report: Report) -> Train
 
 def draws_of_proposal(course: TrainingCost, one: Proposal) -> TrainingDraws:
     """Return draws of a proposed plan's training."""
-    long = one.long or expand(one.plan, course.setting.model.architecture)
-    return draws_of_plan(course, long, one.report)
+    return draws_of_plan(course, _long(course, one), one.report)
+
+
+def _long(course: TrainingCost, one: Proposal) -> LongPlan:
+    return one.long or expand(one.plan, course.setting.model.architecture)
 
 
 def priced_answer(
@@ -65,7 +69,9 @@ def priced_answer(
 def with_full_report(one: PricedAnswer, full: Proposal) -> PricedAnswer:
     """Return it with the reasons, remarks and advice of the same plan's full proposal."""
     assert one.standing.draws is not None, "it was searched"
-    report = report_with_training_cost(full.report, one.standing.course, one.standing.draws)
+    course = one.standing.course
+    copies = whole_copies(_long(course, full))
+    report = report_with_training_cost(full.report, course, one.standing.draws, copies)
     return replace(one, proposal=replace(full, report=report), predicted=full.report)
 
 
@@ -77,7 +83,9 @@ def with_most_tokens(one: PricedAnswer, limits: Limits) -> PricedAnswer:
     steps = most_steps(course, step_s, limits) if limits.sure is None else most_steps_surely(draws, limits)
     longer = course.with_steps(max(1, steps))
     redrawn = draws.of(longer)
-    report = report_with_training_cost(one.predicted, longer, redrawn)
+    report = report_with_training_cost(
+        one.predicted, longer, redrawn, whole_copies(_long(longer, one.proposal))
+    )
     standing = replace(one.standing, course=longer, report=report, draws=redrawn)
     return replace(one, standing=standing, proposal=replace(one.proposal, report=report))
 
@@ -101,8 +109,9 @@ def within_limits(
 
 
 def _priced(offer: Offer, course: TrainingCost, one: Proposal, place: int) -> PricedAnswer:
+    course = course.of_plan(one.report)
     draws = draws_of_proposal(course, one)
-    report = report_with_training_cost(one.report, course, draws)
+    report = report_with_training_cost(one.report, course, draws, whole_copies(_long(course, one)))
     step_s = one.report.step_time_s
     standing = RankedCluster(offer, course, "searched", step_s, one.plan, report=report, draws=draws)
     return PricedAnswer(standing, place, replace(one, report=report), one.report)
