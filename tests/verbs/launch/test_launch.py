@@ -303,15 +303,68 @@ def test_paths_of_this_machine_become_absolute_where_nodes_see_them(tmp_path, mo
     assert f"RUN={tmp_path}/runs/a\n" in script
 
 
-def test_checkpoints_come_at_the_best_interval_unless_they_are_asked_for(tmp_path):
+def _best(plan, *assume):
+    """Return a plan's best policy with its interval in steps, as predict has them."""
+    report = run("predict", plan, "--json", *(f"--assume={one}" for one in assume)).data
+    best = report["goodput"]["policies"][0]
+    return best["policy"], round(best["interval_s"] / report["step_time_s"])
+
+
+def test_a_run_takes_the_best_policy_and_interval_and_says_so(tmp_path):
     plan = ours(tmp_path)
-    report = run("predict", plan, "--json").data
-    steps = round(report["goodput"]["checkpoint_every_s"] / report["step_time_s"])
-    script = job(plan, "slurm")["files"]["launch.sh"]
-    assert f"--checkpoint-every {steps} " in script
-    asked = job(plan, "slurm", "--", "--checkpoint-every", "5")["files"]["launch.sh"]
-    assert "--checkpoint-every 5 " in asked
-    assert str(steps) not in asked
+    policy, steps = _best(plan, "checkpoint_async=true")
+    data = job(plan, "slurm")
+    script = data["files"]["launch.sh"]
+    assert f"--checkpoint-every {steps} \\\n  --checkpoint-async \\\n  --on-fault {policy} \\\n" in script
+    assert any(f"--on-fault {policy}, the best policy" in remark for remark in data["remarks"])
+    assert f"# The run saves every {steps} steps" in script
+
+
+def test_replicas_that_each_have_all_states_shrink(tmp_path):
+    plan = ours(
+        tmp_path,
+        cluster="h100-sxm-80gb x 4096",
+        layout="{dp_replicate: 256, dp_shard: 16}",
+        workload="{seq_len: 4096, global_batch: 4096}",
+    )
+    assert "--on-fault shrink \\\n" in job(plan, "slurm")["files"]["launch.sh"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "not_there"),
+    [
+        (("--checkpoint-every", "5"), ["--checkpoint-every 5 ", "--on-fault "], ["--checkpoint-async"]),
+        (("--on-fault", "restart"), ["--on-fault restart ", "--checkpoint-async"], ["replan"]),
+        (("--checkpoint-every", "5", "--on-fault", "stop"), ["--on-fault stop "], ["best"]),
+        (("--steps", "2"), ["--on-fault "], ["--checkpoint-every"]),
+    ],
+)
+def test_what_is_asked_for_stays(asked, there, not_there, tmp_path):
+    script = job(ours(tmp_path), "slurm", "--", *asked)["files"]["launch.sh"]
+    assert [text for text in there if text not in script] == []
+    assert [text for text in not_there if text in script] == []
+
+
+KNOWN_FAILURES = "pools: [{device: DEVICE, count: 16}]\nfailures_per_1000_node_days: 5\n"
+SMALL_HOST = "pools: [{device: h100-sxm-80gb, count: 16, node: {like: dgx-h100, host_memory_gib: 4}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "in_background", "policy"),
+    [
+        ("pools: [{device: mi300x, count: 16}]\n", False, False),
+        (KNOWN_FAILURES.replace("DEVICE", "mi300x"), True, True),
+        (KNOWN_FAILURES.replace("DEVICE", "trainium-1"), False, True),
+        (SMALL_HOST, False, True),
+    ],
+    ids=["unknown failures", "known failures", "an unknown link to the host", "a host without room"],
+)
+def test_a_run_is_careful_where_a_cluster_is_unknown_or_small(cluster, in_background, policy, tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(cluster, encoding="utf-8")
+    script = job(ours(tmp_path, cluster=str(file)), "slurm")["files"]["launch.sh"]
+    assert ("--checkpoint-async" in script, "--on-fault" in script) == (in_background, policy)
+    assert "--checkpoint-every" in script
 
 
 def test_the_plan_of_the_job_is_the_one_that_was_given(tmp_path):

@@ -1,6 +1,6 @@
 """Write the files of a job that runs a plan, and have each accepted by its schema or parser."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,8 @@ from meshwright.verbs.launch.launch_request import (
 )
 from meshwright.verbs.launch.launch_targets import command_line
 from meshwright.verbs.launch.plan_files import PlanFiles, plan_files
-from meshwright.verbs.launch.run_script import run_script, saving_interval
+from meshwright.verbs.launch.recovery_choice import recovery_choice
+from meshwright.verbs.launch.run_script import run_script
 from meshwright.verbs.load_plan import PlanSource, load
 
 RESTARTS = 3
@@ -63,12 +64,11 @@ def prepared(path: PlanSource, request: LaunchRequest) -> Launch:
     system, job = request.system, _job(resolved, request)
     plan = plan_files(resolved, copied=request.remote)
     words, remarks = words_on_nodes(request), _remarks(job, plan, request)
-    interval = None if request.has("--checkpoint-every") else saving_interval(resolved)
-    if interval is not None and interval.steps < int(request.given("--steps") or interval.steps + 1):
-        words += ["--checkpoint-every", str(interval.steps)]
-        remarks.append(f"The run writes {interval.reason}.")
+    recovery = recovery_choice(resolved, request)
+    words += recovery.words
+    remarks += recovery.reasons
     summary = f"{resolved.setting.model.name} on {resolved.setting.cluster.devices} x {job.device.id}"
-    files = {**plan.files, SCRIPT: _script(job, summary, words, request)}
+    files = {**plan.files, SCRIPT: _script(job, summary, words, recovery.reasons, request)}
     if system.launcher:
         export = Export(target=OWN_STACK, release=__version__, files=files)
         files = dict(launch_files(export, job, system.launcher).files)
@@ -78,10 +78,9 @@ def prepared(path: PlanSource, request: LaunchRequest) -> Launch:
     return Launch(files=files, command=command, verdicts=found, remarks=tuple(remarks), nodes=job.nodes)
 
 
-def _script(job: Job, summary: str, words: list[str], request: LaunchRequest) -> str:
-    return run_script(
-        job, summary, words, shared=not request.remote, ranks_started=request.system.starts_ranks
-    )
+def _script(job: Job, summary: str, words: list[str], reasons: Sequence[str], request: LaunchRequest) -> str:
+    ranks_started = request.system.starts_ranks
+    return run_script(job, summary, words, reasons, shared=not request.remote, ranks_started=ranks_started)
 
 
 def _ours(path: PlanSource) -> Resolved:

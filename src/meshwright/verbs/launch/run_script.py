@@ -1,57 +1,35 @@
-"""Write ``launch.sh``, which starts ``meshwright run`` on a node, and decide how often the run saves.
+"""Write ``launch.sh``, which starts ``meshwright run`` on a node.
 
-A job that is started again resumes with the same command. So RUN lies on storage that all nodes see, and checkpoints
-are written at the best interval for the cluster's failures, or every ``USUAL_INTERVAL_S`` where their rate is unknown.
+A job that is started again resumes with the same command. So RUN lies on storage that all nodes see.
 """
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from textwrap import wrap
 
 from meshwright import __version__
-from meshwright.economy.assumptions import Assumptions
-from meshwright.economy.goodput import failure_model
-from meshwright.errors import InputError
 from meshwright.launchers.job_nodes import Job
 from meshwright.launchers.launch_script import header, launch_script, torchrun
-from meshwright.plans.resolve import Resolved
-from meshwright.units import format_seconds
-from meshwright.verbs.predict.predict_plan import predicted
 
-USUAL_INTERVAL_S = 1800.0
-"""Seconds between checkpoints where nobody has said how often nodes fail: half an hour is lost at most. A guess."""
+COMMENT_WIDTH = 116
 
 
-@dataclass(frozen=True, slots=True)
-class SavingInterval:
-    """Steps between checkpoints, and the reason for them."""
-
-    steps: int
-    reason: str
-
-
-def saving_interval(resolved: Resolved) -> SavingInterval | None:
-    """Return the steps between checkpoints; None where the length of a step cannot be predicted."""
-    try:
-        step_s = predicted(resolved).step_time_s
-    except InputError:
-        return None
-    failures = failure_model(resolved.setting, Assumptions())
-    interval_s = USUAL_INTERVAL_S if failures is None else failures.work_s(step_s)
-    if interval_s == float("inf"):
-        return None
-    steps = max(1, round(interval_s / step_s))
-    why = "the usual interval: the rate of failures is unknown" if failures is None else "the best interval"
-    seconds = f"{format_seconds(step_s)} of a predicted step"
-    return SavingInterval(steps, f"a checkpoint every {steps} steps of {seconds}: {why}")
-
-
-def run_script(job: Job, summary: str, words: Sequence[str], *, shared: bool, ranks_started: bool) -> str:
+def run_script(
+    job: Job,
+    summary: str,
+    words: Sequence[str],
+    reasons: Sequence[str] = (),
+    *,
+    shared: bool,
+    ranks_started: bool,
+) -> str:
     """Return ``launch.sh``. ``words``: options of ``run``; ``shared``: nodes see the folder of the script itself.
 
-    ``ranks_started``: the launcher runs the script once for every rank, so that torchrun is not needed.
+    ``reasons``: sentences on the options, for comments. ``ranks_started``: the launcher runs the script once for every
+    rank, so that torchrun is not needed.
     """
-    top = header("meshwright run", __version__, summary)
+    comments = [line for reason in reasons for line in wrap(reason, COMMENT_WIDTH)]
+    top = header("meshwright run", __version__, summary, *comments)
     run, options = 'meshwright run "${HERE}/plan.yaml"', ['--out "${RUN}"', *_option_lines(words), '"$@"']
     if ranks_started:
         start = " \\\n  ".join([f"exec {run}", *options])
