@@ -22,10 +22,12 @@ from meshwright import __version__
 
 HERE = Path(__file__).parent
 PAGE = HERE / "recover.md"
-for folder in ("../benchmarks/recover", ".", "runtime", "runtime/checkpoint", "runtime/plan_sets"):
+for folder in ("../benchmarks/recover", ".", "economy", "runtime", "runtime/checkpoint", "runtime/plan_sets"):
     sys.path.append(str(HERE.parent / "tests" / folder))
 
 from background_saves import saves_in_background  # noqa: E402
+from checkpoint_pauses import pauses_at_set_ups  # noqa: E402
+from goodput_policies import policies_at_published_rates  # noqa: E402
 from kept_parts import KEPT  # noqa: E402
 from large_rank import large_rank  # noqa: E402
 from mutated_checkpoints import mutated_checkpoints  # noqa: E402
@@ -37,6 +39,8 @@ SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
         "A rank of a 70B model": large_rank,
         "Mutated files": mutated_checkpoints,
         "Saving in the background": saves_in_background,
+        "Pauses at the set-ups of DataStates-LLM": pauses_at_set_ups,
+        "Policies of recovery at published failure rates": policies_at_published_rates,
     }
 )
 """Each section's title, and what makes its text and says whether it shows what it must."""
