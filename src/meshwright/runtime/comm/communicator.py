@@ -23,6 +23,7 @@ from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import Program
 from meshwright.program.program_parts import Part
 from meshwright.runtime.comm.process_groups import MESSAGES, Axes, Group, ProcessGroups
+from meshwright.runtime.faults.operation_history import Operation, OperationHistory
 from meshwright.schedules.action import Action
 
 Splits = tuple[list[int], list[int]]
@@ -72,6 +73,7 @@ class Communicator:
     Program whose meshes give the groups over axes.
 
     ``kind`` is the kind of exchange whose groups are used; "" stands for everything that ranks do in sequence.
+    ``history`` has the last operations with their times, for finding faults.
     """
 
     rank: int
@@ -82,6 +84,7 @@ class Communicator:
     part_index: int = 0
     log: list[Traffic] = field(default_factory=list)
     groups: ProcessGroups = field(default_factory=ProcessGroups)
+    history: OperationHistory = field(default_factory=OperationHistory)
 
     def aside(self, action: Action) -> "Communicator":
         """Return a communicator for an exchange that runs concurrently; it shares log and groups."""
@@ -147,9 +150,12 @@ class Communicator:
             f"the Program says {item.logical_bytes}"
         )
         what = f"{item.kind} of {item.what}"
+        operation = self.history.begin(
+            (item.kind, item.what, *item.axes), what, size, group.ranks, aside=bool(self.kind)
+        )
         with self.naming(what, group.ranks):
             work = self._begin(by or item.kind, tensor, out, group.handle, largest, root, splits)
-        return NamedWork(work, self, what, group.ranks)
+        return NamedWork(work, self, what, group.ranks, operation)
 
     def _begin(
         self,
@@ -183,35 +189,39 @@ class Communicator:
         assert tensor.numel() * width == logical_bytes, f"{what} has another size"
         self._note("p2p", MESSAGES, what, logical_bytes, (self.rank, target))
         group = self.groups.channels.get((self.rank, target))
+        operation = _message(self, f"send {what}", logical_bytes, (self.rank, target))
         with self.naming(f"send {what}", (self.rank, target)):
             work = dist.isend(tensor, dst=target, group=group)
         assert work is not None
-        return NamedWork(work, self, f"send {what}", (self.rank, target))
+        return NamedWork(work, self, f"send {what}", (self.rank, target), operation)
 
     def receive(self, tensor: torch.Tensor, source: int, what: str) -> Work:
         """Start a receive from a rank."""
         group = self.groups.channels.get((source, self.rank))
+        operation = _message(self, f"receive {what}", tensor.nbytes, (source, self.rank))
         with self.naming(f"receive {what}", (source, self.rank)):
             work = dist.irecv(tensor, src=source, group=group)
         assert work is not None
-        return NamedWork(work, self, f"receive {what}", (source, self.rank))
+        return NamedWork(work, self, f"receive {what}", (source, self.rank), operation)
 
     def send_sums(self, sums: torch.Tensor, target: int, what: str) -> Work:
         """Start a send of a step's sums to a neighbouring pipeline rank."""
         pair = self.rank, target
         self._note("p2p", MESSAGES, what, NORM_BYTES, pair)
+        operation = _message(self, f"send {what}", NORM_BYTES, pair)
         with self.naming(what, pair):
             work = dist.isend(sums, dst=target, group=self.groups.sum_channels.get(pair), tag=SUMS_TAG)
         assert work is not None
-        return NamedWork(work, self, what, pair)
+        return NamedWork(work, self, what, pair, operation)
 
     def receive_sums(self, sums: torch.Tensor, source: int, what: str) -> Work:
         """Start a receive of a step's sums from a neighbouring pipeline rank."""
         pair = source, self.rank
+        operation = _message(self, f"receive {what}", NORM_BYTES, pair)
         with self.naming(what, pair):
             work = dist.irecv(sums, src=source, group=self.groups.sum_channels.get(pair), tag=SUMS_TAG)
         assert work is not None
-        return NamedWork(work, self, what, pair)
+        return NamedWork(work, self, what, pair, operation)
 
     def group(self, axes: Axes) -> Group:
         """Return this rank's group over ``axes``."""
@@ -249,6 +259,13 @@ def connected(rank: int, program: Program, device: torch.device, timeout_s: floa
     return Communicator(rank, program, device, groups=groups)
 
 
+def _message(communicator: Communicator, what: str, logical_bytes: float, pair: tuple[int, int]) -> Operation:
+    """Record that a message from the first rank of a pair to the second begins."""
+    receives, aside = pair[1] == communicator.rank, bool(communicator.kind)
+    key = ("receive from", str(pair[0])) if receives else ("send to", str(pair[1]))
+    return communicator.history.begin(key, what, logical_bytes, pair, receives=receives, aside=aside)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedWork:
     """A torch work handle whose error names the operation."""
@@ -257,11 +274,15 @@ class NamedWork:
     communicator: Communicator
     what: str
     ranks: tuple[int, ...]
+    operation: Operation | None = None
 
     def wait(self) -> None:
         """Return when the operation has ended. Raises RunError if it failed or timed out."""
         with self.communicator.naming(self.what, self.ranks):
-            self.work.wait()
+            if self.operation is None:
+                self.work.wait()
+            else:
+                self.communicator.history.wait(self.operation, self.work.wait)
 
     def is_completed(self) -> bool:
         """Return whether the operation has ended."""
