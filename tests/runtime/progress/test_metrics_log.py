@@ -45,7 +45,7 @@ def test_every_line_is_there_as_soon_as_it_is_written(tmp_path):
 def test_a_step_says_all_and_that_it_was_measured(tmp_path):
     run(tmp_path / "log", 0, 1)
     _, step, evaluation = lines(tmp_path / "log")
-    assert step.keys() == {*StepMetrics.__dataclass_fields__, "origin"} - {"loss_islands"}
+    assert step.keys() == {*StepMetrics.__dataclass_fields__, "origin"} - {"loss_islands", "waited_s"}
     assert step["origin"] == evaluation["origin"] == "measured"
     assert evaluation["held_out_loss"] == 2.0
 

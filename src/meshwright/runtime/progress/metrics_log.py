@@ -1,9 +1,10 @@
 """Write the metrics of a run as a file of JSON objects, one per line.
 
 The start of a run is ``{"meshwright": VERSION, "plan": {…}, "model": {…}, …}``, a step is a ``StepMetrics``, an
-evaluation is ``{"step": …, "held_out_loss": …, "origin": "measured"}`` after its step. Every line is flushed when it is
-written. When a run is resumed at a step, the file is first truncated after the last line of an earlier step, so that no
-step occurs twice; this also removes a half-written line of a process that died.
+evaluation is ``{"step": …, "held_out_loss": …, "origin": "measured"}`` after its step, a fault that was only reported
+``{"fault": {"kind": "slow", "rank": 1, "step": …, …}}``. Every line is flushed when it is written. When a run is
+resumed at a step, the file is first truncated after the last line of an earlier step, so that no step occurs twice;
+this also removes a half-written line of a process that died.
 
 ``ingestion/logs/readers/meshwright_runtime.py`` reads these files.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from meshwright.errors import InputError, Problem
+from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.progress.step_metrics import StepMetrics, finite
 
 MAX_LINE_BYTES = 2**20
@@ -35,6 +37,10 @@ class MetricsLog:
         """Append the loss on held-out tokens after a step."""
         data = {"step": step, "held_out_loss": held_out_loss, "held_out_tokens": held_out_tokens}
         self.add(finite(data) | {"origin": "measured"})
+
+    def fault(self, fault: Fault) -> None:
+        """Append a fault that was only reported."""
+        self.add({"fault": fault.to_json()})
 
     def add(self, data: Mapping[str, object]) -> None:
         """Append a line."""

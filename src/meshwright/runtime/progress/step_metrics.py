@@ -13,7 +13,8 @@ class StepMetrics:
     less often, over those of the first island, and ``loss_islands`` has the loss of each island at an exchange.
     ``grad_norm`` is the norm before clipping; ``tokens`` all that the run has been trained on, including this step;
     ``tokens_per_s`` the rate of all devices together; ``memory_bytes`` the peak of allocated tensors so far, on the
-    rank with the largest peak; ``time_s`` the seconds since 1970 at the end of the step.
+    rank with the largest peak; ``time_s`` the seconds since 1970 at the end of the step; ``waited_s`` the seconds of
+    the step in which rank 0 waited for other ranks.
     """
 
     step: int
@@ -27,12 +28,14 @@ class StepMetrics:
     memory_bytes: int | None
     time_s: float
     loss_islands: tuple[float, ...] | None = None
+    waited_s: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the metrics as JSON-ready data; numbers that are not finite become null, with their names listed."""
         data = asdict(self)
-        if self.loss_islands is None:
-            del data["loss_islands"]
+        for name in ("loss_islands", "waited_s"):
+            if data[name] is None:
+                del data[name]
         return finite(data) | {"origin": "measured"}
 
 

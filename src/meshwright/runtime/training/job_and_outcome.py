@@ -13,7 +13,7 @@ from meshwright.runtime.training.evaluation import HeldOut
 from meshwright.runtime.training.options import TrainingOptions
 
 CHECKPOINTS, METRICS, PLAN, LISTS = "checkpoints", "metrics.jsonl", "plan.yaml", "schedule.csv"
-ROUTING, ROUTING_PAIRS = "routing.csv", "routing-pairs.csv"
+ROUTING, ROUTING_PAIRS, TENSORBOARD = "routing.csv", "routing-pairs.csv", "tensorboard"
 """Files of a run in its output folder; ``ingest`` looks for a log's plan in the same folder."""
 
 

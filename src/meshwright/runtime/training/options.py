@@ -12,6 +12,7 @@ from meshwright.errors import InputError, Problem, attempted, nearest
 from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.runtime.faults.injection import injections
 from meshwright.runtime.launch.network_address import network_address
+from meshwright.runtime.progress.metrics_outputs import missing_package
 from meshwright.runtime.training.learning_rate import LR_SCHEDULES, Course, rate_factor
 
 MAX_STEPS = 10**12
@@ -154,6 +155,9 @@ class TrainingOptions:
             if text is not None:
                 attempted(partial(network_address, text, name), wrong)
         yield from wrong
+        outputs = {"tensorboard": self.tensorboard, "prometheus": self.prometheus is not None}
+        missing = (missing_package(name) for name, wanted in outputs.items() if wanted)
+        yield from filter(None, missing)
 
     def _wrong_counts(self) -> Iterator[Problem]:
         top = self.steps if _whole(self.steps) and self.steps > 0 else MAX_STEPS
