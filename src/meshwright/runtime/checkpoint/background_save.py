@@ -21,15 +21,15 @@ from pathlib import Path
 from queue import Queue
 from threading import Condition, Event, Thread
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from meshwright.errors import InputError, Problem, attempted
+from meshwright.errors import InputError, Problem
 from meshwright.runtime.checkpoint.exchange_states import ENTRY, GRADIENT
 from meshwright.runtime.checkpoint.manifest import StoredFile
-from meshwright.runtime.checkpoint.run_folder import abandon, begin, unfinished, write_errors
+from meshwright.runtime.checkpoint.run_folder import NoSpaceError, abandon, begin, unfinished, write_errors
 from meshwright.runtime.checkpoint.save import finish, manifest_of
 from meshwright.runtime.checkpoint.shard_files import BUFFER, rank_file, stretches
 from meshwright.runtime.checkpoint.shard_output import ShardWriter, bytes_of, in_file_order, pieces_of
@@ -37,6 +37,7 @@ from meshwright.runtime.checkpoint.stored_stretch import Stretch
 from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.fsync import fsync_path
 
+T = TypeVar("T")
 PIECE_BYTES = 2**24
 """Most bytes that are copied at once."""
 GLANCE_S = 0.02
@@ -112,6 +113,7 @@ class BackgroundSave:
         self.step, self.first = rank.interpreter.states.optimizer.step, rank.place.rank == 0
         self.manifest, self.key = manifest_of(rank, facts, {}), f"checkpoint {number}"
         self.begun_s, self.lasted_s, self._committed = monotonic(), 0.0, committed
+        self._full = False
         own = [of for of in stretches(rank) if of.owner == rank.place.rank]
         self.stretches = in_file_order([_at_once(of) for of in own])
         shard = sum(of.length * of.memory[0].dtype.itemsize for of in own)
@@ -138,7 +140,7 @@ class BackgroundSave:
         answer = self._heard(f"{self.key} committed", self.rank.job.timeout_s)
         self.lasted_s = monotonic() - self.begun_s if not self.lasted_s else self.lasted_s
         if problems := _problems(answer):
-            raise InputError(problems)
+            raise NoSpaceError(problems, answer["full"]) if answer.get("full") else InputError(problems)
         return Path(answer["path"])
 
     def _copy(self) -> None:
@@ -153,14 +155,15 @@ class BackgroundSave:
         """Write what is copied, and tell the others; the first rank commits when it has heard from all."""
         problems: list[Problem] = []
         if self.first:
-            attempted(lambda: begin(self.folder, self.step), problems)
+            self._attempted(lambda: begin(self.folder, self.step), problems)
             self._tell(f"{self.key} begun", problems=problems)
         else:
             problems += _problems(self._heard(f"{self.key} begun", self.rank.job.timeout_s))
-        files = {} if problems else attempted(self._written, problems) or {}
+        files = {} if problems else self._attempted(self._written, problems) or {}
         if problems:
             self.buffer.drop()
-        self._tell(f"{self.key} {self.rank.place.rank}", files=_data(files), problems=problems)
+        told = {"files": _data(files), "full": self._full}
+        self._tell(f"{self.key} {self.rank.place.rank}", **told, problems=problems)
         if self.first:
             self._commit()
 
@@ -171,6 +174,7 @@ class BackgroundSave:
         local = self.options.local
         path = place / name if local is None else local / f"{self.step}-{name}"
         with write_errors(path):
+            self.rank.before_write(self.step)
             if local is not None:
                 local.mkdir(parents=True, exist_ok=True)
             with ShardWriter(path, self.stretches) as file:
@@ -198,12 +202,24 @@ class BackgroundSave:
                 for of_rank in everyone
                 for name, of in of_rank["files"].items()
             }
-            path = attempted(lambda: finish(self.folder, replace(self.manifest, files=files)), problems)
-            attempted(self._committed, problems)
+            path = self._attempted(lambda: finish(self.folder, replace(self.manifest, files=files)), problems)
+            self._attempted(self._committed, problems)
         if problems:
             abandon(self.folder, self.step)
         self.lasted_s = monotonic() - self.begun_s
-        self._tell(f"{self.key} committed", path=str(path), problems=problems)
+        full = [
+            rank for rank, answer in enumerate(everyone) if answer.get("full") or (self._full and not rank)
+        ]
+        self._tell(f"{self.key} committed", path=str(path), full=full, problems=problems)
+
+    def _attempted(self, make: Callable[[], T], problems: list[Problem]) -> T | None:
+        """Call ``make`` and return its result; on wrong input add its problems, and note whether a disk is full."""
+        try:
+            return make()
+        except InputError as error:
+            problems += error.problems
+            self._full = self._full or isinstance(error, NoSpaceError)
+            return None
 
     def _tell(self, key: str, *, problems: Sequence[Problem], **data: object) -> None:
         self.store.set(key, json.dumps({**data, "problems": [problem.to_json() for problem in problems]}))

@@ -15,8 +15,9 @@ A crash between any two operations therefore leaves the newest committed checkpo
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem
@@ -24,6 +25,14 @@ from meshwright.runtime.fsync import fsync_path
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 NAME = re.compile(rf"step-([0-9]{{8,18}})(?:{re.escape(REPLACED)})?")
+
+
+class NoSpaceError(InputError):
+    """A folder that cannot be written since its disk or quota is full; ``ranks`` found it so."""
+
+    def __init__(self, problems: Problem | Iterable[Problem], ranks: Iterable[int] = ()) -> None:
+        super().__init__(problems)
+        self.ranks = tuple(ranks)
 
 
 def checkpoint_name(step: int) -> str:
@@ -125,13 +134,14 @@ def read_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's write errors inside the block into InputError."""
+    """Turn the operating system's write errors inside the block into InputError; NoSpaceError for a full disk."""
     try:
         yield
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
         suggestion = "a folder of this user with room on its disk; earlier checkpoints are as they were"
-        raise InputError(Problem("checkpoint", in_short(path), rule, suggestion)) from None
+        kind = NoSpaceError if error.errno in (ENOSPC, EDQUOT) else InputError
+        raise kind(Problem("checkpoint", in_short(path), rule, suggestion)) from None
 
 
 def in_short(path: Path) -> str:

@@ -56,6 +56,7 @@ def _write(place: Path, rank: Rank) -> Written:
         return {}
     path = place / rank_file(rank.place.rank)
     with write_errors(path):
+        rank.before_write(rank.interpreter.states.optimizer.step)
         return {path.name: write_shard(path, own)}
 
 

@@ -11,6 +11,7 @@ exchanges between replicas are stretches too (``exchange_states.py``).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from meshwright.program.rank_units.unit_layout import Tensor, UnitLayout
 from meshwright.runtime.checkpoint.exchange_states import exchange_states
@@ -19,6 +20,7 @@ from meshwright.runtime.executor.rank import Rank
 from meshwright.runtime.executor.rank_plan import layer_of
 from meshwright.runtime.state.on_host.offloaded_unit import parameters_at
 from meshwright.runtime.state.shard_owner import first_owner, is_second_copy
+from meshwright.runtime.state.sharded_unit import Unit
 
 PARAMETER, BUFFER = "parameter", "buffer"
 COPY = "copy_of_"
@@ -33,30 +35,42 @@ def stretches(rank: Rank) -> Iterator[Stretch]:
     States of exchanges follow, which must have been settled.
     """
     optimizer = rank.interpreter.states.optimizer
+    for unit, here, parameter in parameter_stretches(rank):
+        moments = list(optimizer.moments_at(unit, here))
+        copy = COPY if parameter.state.startswith(COPY) else ""
+        yield parameter
+        for key, memory, scale in moments:
+            yield replace(parameter, state=f"{copy}{key}", memory=memory, scale=scale)
+        for key, _, scale in moments:
+            if scale is not None:
+                yield replace(parameter, state=f"{copy}{key}{SCALE}", memory=(scale,))
+    for base, changed, of, here in rank.interpreter.states.changes.spans():
+        owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed, base.communicator.part)
+        yield Stretch(PARAMETER, changed, of.start, owner, (base.elements[here],))
+    yield from buffer_stretches(rank)
+    yield from exchange_states(rank)
+
+
+def parameter_stretches(rank: Rank) -> Iterator[tuple[Unit, slice, Stretch]]:
+    """Yield every stretch of a trained parameter with its unit and its range of the unit's shard."""
     for unit in rank.plan.trained_units:
         tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
         for name, of, here in unit.spans():
             owner = first_owner(
                 rank.job.program, rank.place.rank, unit.layout, tensors[name], unit.communicator.part
             )
-            moments = list(optimizer.moments_at(unit, here))
             copied = is_second_copy(rank.job.program, unit.communicator.part_index, tensors[name])
-            copy = COPY if copied else ""
-            yield Stretch(f"{copy}{PARAMETER}", tensors[name], of.start, owner, parameters_at(unit, here))
-            for key, memory, scale in moments:
-                yield Stretch(f"{copy}{key}", tensors[name], of.start, owner, memory, scale)
-            for key, _, scale in moments:
-                if scale is not None:
-                    yield Stretch(f"{copy}{key}{SCALE}", tensors[name], of.start, owner, (scale,))
-    for base, changed, of, here in rank.interpreter.states.changes.spans():
-        owner = first_owner(rank.job.program, rank.place.rank, base.layout, changed, base.communicator.part)
-        yield Stretch(PARAMETER, changed, of.start, owner, (base.elements[here],))
+            state = f"{COPY if copied else ''}{PARAMETER}"
+            yield unit, here, Stretch(state, tensors[name], of.start, owner, parameters_at(unit, here))
+
+
+def buffer_stretches(rank: Rank) -> Iterator[Stretch]:
+    """Yield every buffer as a stretch."""
     for name, buffer in rank.plan.buffers.items():
         tensor = Tensor(name, shape := tuple(buffer.shape), shape, (), False, False, trained=False)
         part = rank.plan.part_of_layer(layer_of(name))
         owner = first_owner(rank.job.program, rank.place.rank, UnitLayout((tensor,), 0, 1), tensor, part)
         yield Stretch(BUFFER, tensor, 0, owner, (buffer,))
-    yield from exchange_states(rank)
 
 
 def rank_file(rank: int) -> str:

@@ -3,7 +3,7 @@
 Everything that executes a Program (training, proofs, emulation) begins here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -53,12 +53,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank that is ready to run steps."""
+    """A rank that is ready to run steps.
+
+    ``before_write`` is called before it writes its file of a checkpoint, with the number of steps that the state is of.
+    """
 
     place: Place
     job: Job
     plan: RankPlan
     interpreter: Interpreter
+    before_write: Callable[[int], None] = lambda done: None
 
     @property
     def communicator(self) -> Communicator:

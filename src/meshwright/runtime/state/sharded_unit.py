@@ -16,7 +16,7 @@ pass and again in the backward pass. So dropping the reference frees the memory,
 gathered is an error with its name.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -38,11 +38,16 @@ Steps = Generator[Work, None, None]
 """An exchange of several operations in sequence: each is yielded after it has started."""
 
 
+def _no_inspection(unit: "Unit", parts: Sequence[torch.Tensor]) -> None:
+    """Let gradients leave as they are."""
+
+
 @dataclass
 class Unit:
     """The parameters of a block or stage on one rank. ``name`` is for messages.
 
-    With ``stays_whole`` gathered parameters are never freed, as under zero1 and zero2.
+    With ``stays_whole`` gathered parameters are never freed, as under zero1 and zero2. ``inspect`` is called with this
+    rank's own gradients before they are summed with those of others.
     """
 
     name: str
@@ -57,6 +62,7 @@ class Unit:
     codecs: UnitCodecs | None = None
     gradients: GradientBuffer = field(init=False)
     whole: torch.Tensor | None = None
+    inspect: Callable[["Unit", Sequence[torch.Tensor]], None] = _no_inspection
 
     def __post_init__(self) -> None:
         self.part = self.communicator.place_in(self.layout.mesh.shard) if self.layout.parts > 1 else 0
@@ -143,6 +149,7 @@ class Unit:
         """Reduce the gradients over tp, shards and replicas, as the Program lists it; keep this rank's shard."""
         items = items if self.codecs is None else self.codecs.own_legs(items)
         gradient, left = self.gradients.take(items), list(items)
+        self.inspect(self, (gradient,))
         if left and left[0].axes == TP:
             start, stop = self.layout.summed_range(self.sequence_parallel)
             yield from self.sum_over_ranks(left.pop(0), gradient[start:stop])

@@ -12,16 +12,20 @@ from time import perf_counter, time
 
 import torch
 
-from meshwright.errors import RunError
+from meshwright.errors import MeshwrightError, RunError
 from meshwright.program.synchronisation.islands import islands
 from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.data.batches import whole_batch
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.interpreter import finish_validation
 from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.faults.fault import Fault
+from meshwright.runtime.faults.fault_dump import dumps_on_signal
+from meshwright.runtime.faults.rank_health import RankHealth
+from meshwright.runtime.faults.step_series import StepSeconds
 from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.progress.display import Display
-from meshwright.runtime.progress.metrics_log import MetricsLog
+from meshwright.runtime.progress.metrics_outputs import MetricsOutput
 from meshwright.runtime.progress.model_flops_utilisation import Utilisation
 from meshwright.runtime.progress.step_metrics import StepMetrics
 from meshwright.runtime.recovery.progress_board import ProgressRow, StepTaken
@@ -47,26 +51,37 @@ class Loop:
     data: TrainingData
     stopping: Stopping
     display: Display
-    log: MetricsLog | None
+    log: MetricsOutput | None
     utilisation: Utilisation
     checkpoints: CheckpointSaver
     report: Report
     row: ProgressRow
+    health: RankHealth
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
+    spent: list[StepSeconds] = field(default_factory=list)
     held_out: list[HeldOut] = field(default_factory=list)
     first: int = 0
     peak_bytes: int | None = None
 
     def __post_init__(self) -> None:
         self.evaluation = Evaluation(self.rank)
-        self.rank.interpreter.hear = self.stopping.hear
+        self.rank.interpreter.hear = self.health.hear
+        self.health.tell = self._tell
         self.rank.interpreter.states.after_norm = self._refuse_what_is_not_finite
         self.rank.interpreter.states.before_step = self.checkpoints.before_optimizer
 
     def run(self, first: int) -> Outcome:
         """Run steps ``first`` … up to the last one, or until a signal."""
+        with dumps_on_signal(lambda: self.health.dump("a fault of the run")):
+            try:
+                return self._run(first)
+            except MeshwrightError as error:
+                self.health.dump(str(error))
+                raise
+
+    def _run(self, first: int) -> Outcome:
         options, device, stop = self.training.options, self.rank.communicator.device, False
         self.first = first
         for step in range(first, options.steps):
@@ -78,8 +93,11 @@ class Loop:
                 _due(options.evaluate_every, done),
                 last or _due(options.checkpoint_every, done),
             )
-            if evaluated or saved:
+            compared = self.health.due(done, saves=saved)
+            if evaluated or saved or compared:
                 self._known(finish_validation(self.rank.interpreter))
+            if compared:
+                self.health.compare(step)
             if evaluated:
                 self._evaluate(step)
             if saved:
@@ -111,6 +129,7 @@ class Loop:
         rank, options, began = self.rank, self.training.options, perf_counter()
         self.stopping.begin(step)
         self.row.begin_step(step)
+        self.health.begin_step(step)
         batch = whole_batch(self.data.training, step)
         program, labels = rank.job.program, torch.from_numpy(batch.labels)
         by_replica = labels_by_replica(program, labels)
@@ -121,6 +140,7 @@ class Loop:
             by_replica,
         )
         self.times_s.append(perf_counter() - began)
+        self.spent.append(self.health.end_step(step, self.times_s[-1]))
         if step < self.first + PEAK_STEPS:
             self.peak_bytes = self._peak()
         losses = self._losses_of_islands(result)
@@ -145,7 +165,7 @@ class Loop:
         if result is None:
             return
         step = self._unknown
-        self.losses.append(result.loss)
+        self.losses.append(self.health.loss(step, result.loss))
         self.norms.append(result.norm)
         self._log_step(step, self.times_s[step - self.first], of_islands)
 
@@ -170,9 +190,18 @@ class Loop:
             step_time_s=seconds,
             memory_bytes=self.peak_bytes,
             time_s=time(),
+            waited_s=self.spent[step - self.first].waited_s,
         )
         self.log.step(metrics)
         self.display.show(metrics)
+
+    def _tell(self, fault: Fault) -> None:
+        """Log a fault that does not end the run, and show it or let the parent do so."""
+        self.report.tell(fault)
+        if self.rank.place.launcher != "local":
+            self.display.note(f"Warning: {fault}.")
+        if self.log is not None:
+            self.log.fault(fault)
 
     def _evaluate(self, step: int) -> None:
         with anchored_model(self.rank.interpreter.states):

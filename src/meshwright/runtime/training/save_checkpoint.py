@@ -13,7 +13,9 @@ import torch.distributed as dist
 from meshwright.errors import InputError, RunError
 from meshwright.runtime.checkpoint import prune_checkpoints, save_checkpoint
 from meshwright.runtime.checkpoint.background_save import BackgroundSave, SaveOptions
+from meshwright.runtime.checkpoint.run_folder import NoSpaceError
 from meshwright.runtime.executor.rank import Rank
+from meshwright.runtime.faults.fault import Fault, FaultError
 from meshwright.runtime.training.options import TrainingOptions
 from meshwright.units import GIB
 
@@ -37,10 +39,13 @@ class CheckpointSaver:
     _begun: int = 0
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Save the state behind the step that was taken last, or begin to. Raises RunError if it cannot be written."""
+        """Save the state behind the step that was taken last, or begin to.
+
+        Raises RunError if it cannot be written: FaultError where a rank's disk is full.
+        """
         self.finish()
         self.blocked_s.append(0.0)
-        with self._blocked():
+        with self._blocked(self.rank.interpreter.states.optimizer.step):
             if not self.options.checkpoint_async:
                 began = perf_counter()
                 self.saved = save_checkpoint(self.folder, self.rank, facts)
@@ -57,14 +62,14 @@ class CheckpointSaver:
     def before_optimizer(self) -> None:
         """Wait until what is being saved is copied, so that the optimizer may change it."""
         if self._running is not None:
-            with self._blocked():
+            with self._blocked(self._running.step):
                 self._running.wait_until_copied()
 
     def finish(self) -> None:
         """Wait for the checkpoint that is being saved. Raises RunError if it could not be written."""
         if self._running is None:
             return
-        with self._blocked():
+        with self._blocked(self._running.step):
             running, self._running = self._running, None
             self.saved = running.finish()
             self.lasted_s.append(running.lasted_s)
@@ -84,13 +89,20 @@ class CheckpointSaver:
             prune_checkpoints(self.folder, self.options.keep_last, self.options.keep_every)
 
     @contextmanager
-    def _blocked(self) -> Iterator[None]:
-        """Count the time of the block as waiting for the newest checkpoint; name what cannot be written."""
+    def _blocked(self, done: int) -> Iterator[None]:
+        """Count the time of the block as waiting for the newest checkpoint, that of the state behind ``done`` steps.
+
+        Name what cannot be written, and the ranks whose disk is full.
+        """
         began = perf_counter()
         try:
             yield
         except InputError as error:
-            step = self.rank.interpreter.states.optimizer.step
-            raise RunError(f"no checkpoint was saved behind step {step - 1}: {error}") from None
+            text = f"no checkpoint was saved behind step {done - 1}: {error}"
+            if isinstance(error, NoSpaceError):
+                raise FaultError(
+                    Fault(kind="full", rank=rank, step=done - 1, evidence=text) for rank in error.ranks
+                ) from None
+            raise RunError(text) from None
         finally:
             self.blocked_s[-1] += perf_counter() - began

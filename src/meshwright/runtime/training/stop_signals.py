@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 import torch.distributed as dist
@@ -37,30 +37,46 @@ def acknowledge(more: str = "") -> None:
 
 @dataclass
 class Stopping:
-    """The stop request of one rank. ``step`` is the current one; ranks meet for a step ``later`` steps after it."""
+    """The stop request of one rank. ``step`` is the current one; ranks meet for a step ``later`` steps after it.
+
+    ``wishes`` are names of other things that all ranks are to do behind a step, agreed in the same way.
+    """
 
     store: dist.Store
     meeting: Kind
     later: int = 0
     requested: bool = False
     step: int = 0
+    wishes: set[str] = field(default_factory=set)
+    _something: bool = False
 
     def begin(self, step: int) -> None:
         """Begin a step."""
         self.step = step
 
     def hear(self, action: Action, word: str) -> None:
-        """Write the step into the store before the action in which all ranks meet, if a stop was requested."""
-        if self.requested and word == "begin" and action.kind == self.meeting:
-            self.store.set(_key(self.step), "")
+        """Write the step into the store before the action in which all ranks meet, if anything was requested."""
+        if word != "begin" or action.kind != self.meeting:
+            return
+        if asked := [*self.wishes, *([STOP] if self.requested else [])]:
+            for what in (*asked, SOMETHING):  # in this order, so that SOMETHING never comes alone
+                self.store.set(_key(what, self.step), "")
 
     def agreed(self) -> bool:
         """Return whether all ranks stop after this step."""
-        return self.store.check([_key(self.step - self.later)])
+        self._something = self.store.check([_key(SOMETHING, self.step - self.later)])
+        return self.also_agreed(STOP)
+
+    def also_agreed(self, wish: str) -> bool:
+        """Return whether all ranks do what was wished behind this step; ``agreed`` must have been called for it."""
+        return self._something and self.store.check([_key(wish, self.step - self.later)])
 
 
-def _key(step: int) -> str:
-    return f"stop behind {step}"
+STOP, SOMETHING = "stop", "anything"
+
+
+def _key(what: str, step: int) -> str:
+    return f"{what} behind {step}"
 
 
 REQUESTED, PROPOSED, FINAL = "stop requested", "last step proposed", "last step"
@@ -85,6 +101,10 @@ class IslandStopping(Stopping):
 
     def hear(self, action: Action, word: str) -> None:
         """Do nothing: no action joins all ranks."""
+
+    def also_agreed(self, wish: str) -> bool:
+        """Return False: islands agree on nothing else."""
+        return False
 
     def agreed(self) -> bool:
         """Return whether all ranks stop after this step."""

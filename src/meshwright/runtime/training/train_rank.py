@@ -17,11 +17,15 @@ from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
 from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.executor.rank import rank_of
+from meshwright.runtime.faults.injected_faults import InjectedFaults
+from meshwright.runtime.faults.injection import injections
+from meshwright.runtime.faults.rank_health import RankHealth
 from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.launch.launcher_environment import Place
+from meshwright.runtime.launch.network_address import network_address
 from meshwright.runtime.launch.rendezvous import agreed
 from meshwright.runtime.progress.display import Display, display
-from meshwright.runtime.progress.metrics_log import MetricsLog, open_log
+from meshwright.runtime.progress.metrics_outputs import MetricsOutput, open_outputs
 from meshwright.runtime.recovery.progress_board import ProgressRow
 from meshwright.runtime.training.job_and_outcome import (
     LISTS,
@@ -29,6 +33,7 @@ from meshwright.runtime.training.job_and_outcome import (
     PLAN,
     ROUTING,
     ROUTING_PAIRS,
+    TENSORBOARD,
     Outcome,
     Training,
 )
@@ -66,8 +71,10 @@ def train(
     announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
         stopping(store, job.program, place.rank, announce=announce, early=early) as heard,
-        rank_of(job, place, store, initial) as rank,
+        rank_of(job, place, store, initial) as joined,
     ):
+        injected = InjectedFaults(injections(training.options.inject), place.rank, row.fire)
+        rank = replace(joined, before_write=injected.before_write)
         if chosen:
             restore_checkpoint(Path(chosen), rank)
         first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
@@ -79,7 +86,8 @@ def train(
                 shown.note(training.goes_on)
             there = Path(chosen) if chosen else None
             saver = CheckpointSaver(rank, training.checkpoints, training.options, store, there)
-            loop = Loop(rank, training, data, heard, shown, log, used, saver, report, row)
+            health = RankHealth(rank, training.options, store, heard, injected, row)
+            loop = Loop(rank, training, data, heard, shown, log, used, saver, report, row, health)
             outcome = loop.run(first)
             choices, output = routing_counts_of_run(rank, job.model), training.options.output
             if choices is not None:
@@ -159,15 +167,18 @@ def keep_former_plan(output: Path, plan: str, lists: str, step: int) -> None:
 @contextmanager
 def _outputs(
     place: Place, training: Training, first: int, facts: Mapping[str, object], console: Console | None
-) -> Iterator[tuple[MetricsLog | None, Display]]:
+) -> Iterator[tuple[MetricsOutput | None, Display]]:
     """Yield the metrics log and the display; only rank 0 has a log."""
     steps = training.options.steps
     if place.rank:
         with display(None, steps) as shown:
             yield None, shown
         return
-    output = training.options.output
-    with open_log(output / METRICS, __version__, facts, first) as log, display(console, steps) as shown:
+    output, options = training.options.output, training.options
+    tensorboard = output / TENSORBOARD if options.tensorboard else None
+    prometheus = network_address(options.prometheus, "prometheus") if options.prometheus else None
+    opened = open_outputs(output / METRICS, __version__, facts, first, tensorboard, prometheus)
+    with opened as log, display(console, steps) as shown:
         keep_former_plan(output, training.plan, training.lists, first)
         (output / PLAN).write_text(training.plan, encoding="utf-8")
         if training.lists:

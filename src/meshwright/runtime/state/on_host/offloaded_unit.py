@@ -158,6 +158,8 @@ class OffloadedUnit(Unit):
             yield from super().reduce(items)
             return
         self.gradients.take(items)
+        self.hosting.lots.end()
+        self.inspect(self, (self.sums.device, self.sums.host))
         for item in items:
             start, stop = self.layout.summed_range(self.sequence_parallel)
             partial = self.sums_again.returned(start, stop)
