@@ -17,6 +17,7 @@ from meshwright.plans.layers.recompute_by_layer import with_layer_recomputes
 from meshwright.program.lowering.lower_plan import lower
 from meshwright.program.program import Program
 from meshwright.runtime.batch import rank_micro_batches
+from meshwright.runtime.batch.label_counts import divisor_of, labels_by_replica
 from meshwright.runtime.executor.rank import Job, rank_of
 from meshwright.runtime.launch.forked_ranks import run_locally
 from meshwright.runtime.reference.decoder import reference_loss
@@ -115,7 +116,7 @@ def encoder_input(model, sequences, seed=1):
 
 
 def micro_batches(program, rank, tokens, labels, encoder=None):
-    divisor = int((labels != -100).sum())
+    divisor = divisor_of(program, rank, labels, labels_by_replica(program, labels))
     device = torch.device("cpu")
     step = rank_micro_batches.StepBatch(tokens, labels, encoder=encoder)
     return rank_micro_batches.micro_batches(program, rank, step, divisor, device)

@@ -5,6 +5,7 @@ import torch.distributed as dist
 from local_plans import batch, micro_batches, small
 from tiny_models import tiny
 
+from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.checkpoint import restore_checkpoint, save_checkpoint
 from meshwright.runtime.checkpoint.shard_files import stretches
 from meshwright.runtime.executor.interpreter import finish_validation
@@ -43,7 +44,7 @@ def taken(case, rank, numbers):
     for number in numbers:
         tokens, labels = batch(case.model, case.global_batch, number)
         parts = micro_batches(case.program, rank.place.rank, tokens, labels)
-        rank.interpreter.step(parts, lr_factor=1 / number)
+        rank.interpreter.step(parts, 1 / number, labels_by_replica(case.program, labels))
     finish_validation(rank.interpreter)
     return found
 

@@ -2,10 +2,16 @@
 
 from dataclasses import replace
 
+from adapter_plans import ADAPTER, OWN
+from covering_plans import Proven
+from island_plans import parameters
 from layout_plans import Ranged, layout
 from local_plans import Small, small
 from tiny_models import tiny
 
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
+
+BATCH = 8
 RANGED = Ranged(
     "mixtral",
     (
@@ -83,7 +89,64 @@ TIED_PLANS = {
     "padded vocabulary": small(TIED, tp=2),
 }
 """Plans of a model whose embedding is its head."""
-FAMILIES = {"experts": PLANS, "tied tables": TIED_PLANS}
+
+
+def adapted(adapter, **choices):
+    """A plan that trains adapters."""
+    return _proven(adapter=adapter, **choices)
+
+
+def islands(*entries, **choices):
+    """A plan whose replicas exchange by these entries."""
+    return _proven(synchronise=tuple(map(Synchronisation.model_validate, entries)), **choices)
+
+
+def _proven(**choices):
+    replicas = choices.get("dp_replicate", 1) * choices.get("dp_shard", 1)
+    plan = Proven("llama", layers=4, micro_batches=BATCH // replicas, **choices)
+    program, model = plan.lowered()
+    return Small(model, program, BATCH)
+
+
+ADAPTER_PLANS = {
+    "one rank": adapted(ADAPTER),
+    "tp": adapted(ADAPTER, tp=2, sequence_parallel=True),
+    "stages of shards": adapted(ADAPTER, pp=2, dp_shard=2, sharding="zero1"),
+    "zero3": adapted(ADAPTER, dp_shard=2, sharding="zero3"),
+    "replicas": adapted(ADAPTER, dp_replicate=2),
+}
+"""Plans that train adapters of one model."""
+REPLICA_PAIR_PLANS = {
+    "replicas": adapted(OWN, dp_replicate=2),
+    "replicas along dp_shard": adapted(OWN, dp_shard=2),
+    "tp": adapted(OWN, dp_replicate=2, tp=2, sequence_parallel=True),
+    "stages": adapted(OWN, dp_shard=2, pp=2),
+    "cp": adapted(OWN, dp_replicate=2, cp=2),
+}
+"""Plans whose two data-parallel ranks train pairs of their own (hd-pissa), which no sharding cuts."""
+MEETING = (parameters(every=3), {"state": "optimizer", "over": "dp_replicate", "every": 3})
+"""Entries after whose third step islands have equal parameters and moments."""
+APART = (parameters(every=2),)
+"""An entry after whose third step islands differ."""
+ISLAND_PLANS = {
+    "islands that meet": islands(*MEETING, dp_replicate=2),
+    "islands that meet, of tp": islands(*MEETING, dp_replicate=2, tp=2, sequence_parallel=True),
+    "islands that meet, of shards": islands(*MEETING, dp_replicate=2, dp_shard=2, sharding="zero1"),
+    "islands that meet, of stages": islands(*MEETING, dp_replicate=2, pp=2),
+    "islands apart": islands(*APART, dp_replicate=2),
+    "islands apart, of tp": islands(*APART, dp_replicate=2, tp=2, sequence_parallel=True),
+    "islands apart, of shards": islands(*APART, dp_replicate=2, dp_shard=2, sharding="zero1"),
+    "no islands": islands(),
+    "no islands, zero3": islands(dp_shard=2, sharding="zero3"),
+}
+"""Plans with and without entries of ``synchronise``."""
+FAMILIES = {
+    "experts": PLANS,
+    "tied tables": TIED_PLANS,
+    "adapters": ADAPTER_PLANS,
+    "pairs of each replica": REPLICA_PAIR_PLANS,
+    "islands": ISLAND_PLANS,
+}
 PAIRS = [
     (family, source, target)
     for family, plans in FAMILIES.items()
