@@ -1,6 +1,7 @@
 """Name ranks that have died or hang, with what they did last as evidence."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.recovery.progress_board import Progress
@@ -36,6 +37,13 @@ def hang_faults(rows: Sequence[Progress], hanging: Sequence[int], now_s: float) 
         )
         for rank in hanging
     ]
+
+
+def with_detection_time(fault: Fault, rows: Sequence[Progress], now_s: float) -> Fault:
+    """Return a fault with the seconds since its injection, else since the last sign of life, if it has none."""
+    if fault.detected_s is not None or fault.rank is None:
+        return fault
+    return replace(fault, detected_s=now_s - _onset(rows[fault.rank]))
 
 
 def _onset(row: Progress) -> float:

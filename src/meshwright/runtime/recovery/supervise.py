@@ -22,7 +22,7 @@ from meshwright.runtime.launch.forked_ranks import DYING_S, Rank, Report, deaths
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.recovery.checkpoint_choice import checkpoint_before
 from meshwright.runtime.recovery.fault_policy import FaultPolicy
-from meshwright.runtime.recovery.named_faults import hang_faults, kill_faults
+from meshwright.runtime.recovery.named_faults import hang_faults, kill_faults, with_detection_time
 from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow, StepTaken, hanging_ranks
 from meshwright.runtime.recovery.run_log import logged_steps, number
 from meshwright.runtime.training.job_and_outcome import METRICS, PLAN, Members, Outcome, Training
@@ -245,7 +245,9 @@ class _Attempt:
 
     def _raise(self, faults: Sequence[Fault], text: str) -> None:
         self.supervisor.name_faults()
-        raise RanksAtFaultError(faults, text or "; ".join(map(str, faults)))
+        rows, now_s = self.board.rows(), time()
+        timed = [with_detection_time(fault, rows, now_s) for fault in faults]
+        raise RanksAtFaultError(timed, text or "; ".join(map(str, timed)))
 
 
 def _faults_of(rank: Rank) -> Iterator[Fault]:
