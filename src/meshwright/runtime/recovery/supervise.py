@@ -5,11 +5,13 @@ hangs is seen here. Under ``restart`` and ``replan`` a fault ends the attempt: a
 from the newest checkpoint that is whole and older than the fault.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
-from time import time
+from time import sleep, time
 from types import MappingProxyType
 from typing import Any
 
@@ -17,18 +19,28 @@ import torch.distributed as dist
 
 from meshwright.errors import InfeasibleError, InputError, RunError
 from meshwright.runtime.faults.fault import WARNINGS, Fault
+from meshwright.runtime.faults.fault_dump import DUMP_SIGNAL
 from meshwright.runtime.faults.injection import LASTING, injections
 from meshwright.runtime.launch.forked_ranks import DYING_S, Rank, Report, deaths, heard, started_ranks
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.recovery.checkpoint_choice import checkpoint_before
 from meshwright.runtime.recovery.fault_policy import FaultPolicy
 from meshwright.runtime.recovery.named_faults import hang_faults, kill_faults, with_detection_time
-from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow, StepTaken, hanging_ranks
+from meshwright.runtime.recovery.progress_board import (
+    NOT_BEGUN,
+    Progress,
+    ProgressBoard,
+    ProgressRow,
+    StepTaken,
+    hanging_ranks,
+)
 from meshwright.runtime.recovery.run_log import logged_steps, number
 from meshwright.runtime.training.job_and_outcome import METRICS, PLAN, Members, Outcome, Training
 
 GLANCE_S = 0.25
 """Seconds between two looks at the progress of ranks that say nothing."""
+DUMP_S = 0.1
+"""Seconds that living ranks have to write what they did last."""
 Work = Callable[[Training, Place, dist.Store, Report, ProgressRow], Outcome]
 """The work of a rank of an attempt."""
 Replan = Callable[[int, Path | None], Training]
@@ -246,8 +258,17 @@ class _Attempt:
     def _raise(self, faults: Sequence[Fault], text: str) -> None:
         self.supervisor.name_faults()
         rows, now_s = self.board.rows(), time()
+        self._dump(rows)
         timed = [with_detection_time(fault, rows, now_s) for fault in faults]
         raise RanksAtFaultError(timed, text or "; ".join(map(str, timed)))
+
+    def _dump(self, rows: Sequence[Progress]) -> None:
+        """Let living ranks write what they did last; those that have not begun a step do not hear the signal."""
+        for rank in self.ranks:
+            if rank.process.is_alive() and rows[rank.number].step != NOT_BEGUN and rank.process.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(rank.process.pid, DUMP_SIGNAL)
+        sleep(DUMP_S)
 
 
 def _faults_of(rank: Rank) -> Iterator[Fault]:
