@@ -28,6 +28,8 @@ for folder in ("../benchmarks/recover", ".", "economy", "runtime", "runtime/chec
 from background_saves import saves_in_background  # noqa: E402
 from checkpoint_pauses import pauses_at_set_ups  # noqa: E402
 from goodput_policies import policies_at_published_rates  # noqa: E402
+from healthy_steps import watching  # noqa: E402
+from injected_faults import faults_named  # noqa: E402
 from kept_parts import KEPT  # noqa: E402
 from large_rank import large_rank  # noqa: E402
 from mutated_checkpoints import mutated_checkpoints  # noqa: E402
@@ -40,6 +42,8 @@ SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
         "Mutated files": mutated_checkpoints,
         "Saving in the background": saves_in_background,
         "Pauses at the set-ups of DataStates-LLM": pauses_at_set_ups,
+        "Injected faults": faults_named,
+        "Healthy steps and the cost of watching": watching,
         "Policies of recovery at published failure rates": policies_at_published_rates,
     }
 )

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.faults.step_series import LAST, LAST_S, Seconds, StepSeries, level_change
@@ -63,7 +64,7 @@ def level_of(busy: Seconds) -> Level:
     """
     at = level_change(busy[1:], SLOW / 2) if len(busy) > 2 else None
     if at is not None:
-        begins, before_s = at + 1, float(np.median(busy[1 : at + 1]))
+        begins, before_s = at + 1, _usual_least(busy[1 : at + 1])
     elif len(busy) > 1 and busy[0] * SLOW < np.median(busy[1:]):
         begins, before_s = 1, float(busy[0])
     else:
@@ -71,6 +72,11 @@ def level_of(busy: Seconds) -> Level:
     last = busy[-LAST:]
     lasts = len(busy) - begins >= LAST and bool(last.sum() >= LAST_S)
     return Level(begins, float(last.min()), before_s, lasts)
+
+
+def _usual_least(busy: Seconds) -> float:
+    """Return the median of the shortest of each ``LAST`` steps in a row, which the present level is comparable to."""
+    return float(np.median(sliding_window_view(busy, min(LAST, len(busy))).min(axis=1)))
 
 
 def _beside(levels: Mapping[int, Level], peers: Sequence[int], rank: int) -> float | None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import torch.distributed as dist
@@ -45,7 +45,7 @@ class CheckpointSaver:
         """
         self.finish()
         self.blocked_s.append(0.0)
-        with self._blocked(self.rank.interpreter.states.optimizer.step):
+        with self._blocked(self.rank.interpreter.states.optimizer.step, monotonic()):
             if not self.options.checkpoint_async:
                 began = perf_counter()
                 self.saved = save_checkpoint(self.folder, self.rank, facts)
@@ -62,14 +62,14 @@ class CheckpointSaver:
     def before_optimizer(self) -> None:
         """Wait until what is being saved is copied, so that the optimizer may change it."""
         if self._running is not None:
-            with self._blocked(self._running.step):
+            with self._blocked(self._running.step, self._running.begun_s):
                 self._running.wait_until_copied()
 
     def finish(self) -> None:
         """Wait for the checkpoint that is being saved. Raises RunError if it could not be written."""
         if self._running is None:
             return
-        with self._blocked(self._running.step):
+        with self._blocked(self._running.step, self._running.begun_s):
             running, self._running = self._running, None
             self.saved = running.finish()
             self.lasted_s.append(running.lasted_s)
@@ -89,10 +89,10 @@ class CheckpointSaver:
             prune_checkpoints(self.folder, self.options.keep_last, self.options.keep_every)
 
     @contextmanager
-    def _blocked(self, done: int) -> Iterator[None]:
+    def _blocked(self, done: int, begun_s: float) -> Iterator[None]:
         """Count the time of the block as waiting for the newest checkpoint, that of the state behind ``done`` steps.
 
-        Name what cannot be written, and the ranks whose disk is full.
+        Name what cannot be written, and the ranks whose disk is full. ``begun_s`` is when it was begun.
         """
         began = perf_counter()
         try:
@@ -100,8 +100,10 @@ class CheckpointSaver:
         except InputError as error:
             text = f"no checkpoint was saved behind step {done - 1}: {error}"
             if isinstance(error, NoSpaceError):
+                seconds = monotonic() - begun_s
                 raise FaultError(
-                    Fault(kind="full", rank=rank, step=done - 1, evidence=text) for rank in error.ranks
+                    Fault(kind="full", rank=rank, step=done - 1, evidence=text, detected_s=seconds)
+                    for rank in error.ranks
                 ) from None
             raise RunError(text) from None
         finally:
