@@ -21,6 +21,7 @@ from meshwright.runtime.faults.fault_dump import write_dump
 from meshwright.runtime.faults.gradient_check import GradientCheck
 from meshwright.runtime.faults.injected_faults import InjectedFaults
 from meshwright.runtime.faults.loss_history import LossHistory
+from meshwright.runtime.faults.pass_timer import PassTimer
 from meshwright.runtime.faults.rank_comparison import RankComparison
 from meshwright.runtime.faults.step_series import StepSeconds
 from meshwright.runtime.faults.step_watch import StepWatch
@@ -39,8 +40,8 @@ CHECK = "check for faults"
 class RankHealth:
     """The search for faults of one rank; all ranks create it at the same time.
 
-    ``row`` shows the parent the operations of this rank. ``tell`` is called on the first rank with faults that do not
-    end the run.
+    ``row`` shows the parent the operations of this rank; ``timer`` measures passes on an accelerator. ``tell`` is
+    called on the first rank with faults that do not end the run.
     """
 
     rank: Rank
@@ -50,6 +51,7 @@ class RankHealth:
     injected: InjectedFaults
     row: ProgressRow
     tell: Callable[[Fault], None] = lambda fault: None
+    timer: PassTimer | None = None
     comparison: RankComparison = field(init=False)
     gradients: GradientCheck = field(init=False)
     losses: LossHistory = field(default_factory=LossHistory)
@@ -61,6 +63,7 @@ class RankHealth:
     def __post_init__(self) -> None:
         history = self.rank.communicator.history
         history.on_progress = self.row.note
+        self.timer = PassTimer() if self.rank.communicator.device.type == "cuda" else None
         self.injected.delay_operations(history)
         self.comparison = RankComparison(self.rank, self.options.hash_every, self.injected)
         self.gradients = GradientCheck(
@@ -74,6 +77,8 @@ class RankHealth:
         self.stopping.hear(action, word)
         if self.injected.slows:
             self.injected.hear(action, word)
+        if self.timer is not None:
+            self.timer.hear(action, word)
 
     def begin_step(self, step: int) -> None:
         """Begin a step."""
@@ -88,7 +93,11 @@ class RankHealth:
     def end_step(self, step: int, seconds: float) -> StepSeconds:
         """Record a step that took so many seconds and return how they were spent."""
         waited_s = self.rank.communicator.history.waited_s - self._waited_s
-        spent = StepSeconds(max(0.0, seconds - waited_s), waited_s)
+        busy_s = max(0.0, seconds - waited_s)
+        if self.timer is not None:
+            busy_s = min(seconds, self.timer.seconds())
+            waited_s = seconds - busy_s
+        spent = StepSeconds(busy_s, waited_s)
         self.recent.append({"step": step, "busy_s": spent.busy_s, "waited_s": spent.waited_s})
         self.gradients.end_step(seconds)
         self.comparison.add(step, spent)

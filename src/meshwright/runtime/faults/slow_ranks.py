@@ -16,6 +16,9 @@ from meshwright.runtime.faults.step_series import LAST, LAST_S, Seconds, StepSer
 SLOW = 3.0
 """Times the busy seconds of before, and of its peers, that make a rank slow. Throttled accelerators and shared hosts
 cost up to about 2; a fault that is worth replacing a rank costs more."""
+LONGER = 1.5
+"""Times those of before where a rank has peers. Ranks that share a host's cores compute faster while they wait for the
+slow one, and so does the slow one itself."""
 SLOW_FROM_THE_START = 6.0
 """Times those of its peers where a rank has no healthy past: routing may give ranks unequal work for good."""
 LEAST_S = 1e-3
@@ -62,7 +65,7 @@ def level_of(busy: Seconds) -> Level:
 
     The first step of a process allocates and compiles and is no measure for later ones, unless it is shorter.
     """
-    at = level_change(busy[1:], SLOW / 2) if len(busy) > 2 else None
+    at = level_change(busy[1:], LONGER) if len(busy) > 2 else None
     if at is not None:
         begins, before_s = at + 1, _usual_least(busy[1 : at + 1])
     elif len(busy) > 1 and busy[0] * SLOW < np.median(busy[1:]):
@@ -91,7 +94,7 @@ def _is_slow(rank: int, level: Level, beside_s: float | None, levels: Mapping[in
     if level.before_s is None:
         return beside_s is not None and level.now_s > SLOW_FROM_THE_START * beside_s
     if beside_s is not None:
-        return min(level.growth, level.now_s / beside_s) > SLOW
+        return level.growth > LONGER and level.now_s > SLOW * beside_s
     others = [of.growth for other, of in levels.items() if other != rank]
     return level.growth > SLOW * max(1.0, float(np.median(others)) if others else 1.0)
 
