@@ -1,7 +1,8 @@
 """Count false alarms in healthy steps, and measure what watching a run costs.
 
-The cost is measured in one run: blocks of steps with and without telemetry take turns, so that the load of the host is
-the same for both. Comparisons of all ranks come on top, spread over the steps between two of them.
+The cost is measured in one run: steps with and without telemetry take turns, so that the load of the host is the same
+for both. Seconds of the processor, which other processes change little, are measured as well. Comparisons of all ranks
+come on top, spread over the steps between two of them.
 """
 
 import json
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 from unittest.mock import patch
 
@@ -25,8 +26,8 @@ from meshwright.runtime.training.options import TrainingOptions
 
 HEALTHY, AT_ONCE = 10_000, 2_000
 """Healthy steps, and those of a run."""
-BLOCK, BLOCKS = 5, 24
-"""Steps with or without telemetry in a row, and how many of these blocks; the first two are left out."""
+MEASURED, WARM_UP, COMPARED = 200, 6, 10
+"""Steps of the run that is measured, how many are left out at its begin, and the steps between comparisons."""
 MOST_OF_STEP = 0.01
 SIZES = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "vocab_size": 1024}
 SEQ_LEN = 128
@@ -47,35 +48,55 @@ def telemetry_cost(plan: str = "2 replicas") -> dict[str, float]:
         run = small_run(Path(folder), **PLANS[plan], workload={"seq_len": SEQ_LEN, "global_batch": 8})
         config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         (Path(folder) / "config.json").write_text(json.dumps(config | SIZES), encoding="utf-8")
-        run.train("run", BLOCK * BLOCKS, "fp32", hash_every=2 * BLOCK)
+        run.train("run", MEASURED, "fp32", hash_every=COMPARED)
         times = json.loads((Path(folder) / "run" / TIMES).read_text(encoding="utf-8"))
-    steps = times["steps"][2 * BLOCK :]
-    on, off = ([of for n, of in enumerate(steps) if _watches(n) == watched] for watched in (True, False))
-    return {"with_s": median(on), "without_s": median(off), "comparison_s": median(times["comparisons"])}
+    found = {}
+    for place, kind in enumerate(("", "_cpu")):
+        steps, comparisons = ([of[place] for of in times[name]] for name in ("steps", "comparisons"))
+        found[f"with{kind}_s"] = median(steps[WARM_UP::2])
+        found[f"without{kind}_s"] = median(steps[WARM_UP + 1 :: 2])
+        found[f"comparison{kind}_s"] = median(comparisons)
+    return found
+
+
+def share_of_step(cost: dict[str, float], kind: str = "") -> float:
+    """Return the part of a step that telemetry takes, with comparisons at their usual interval."""
+    without_s = cost[f"without{kind}_s"]
+    compared_s = cost[f"comparison{kind}_s"] / TrainingOptions(steps=1).hash_every
+    return (cost[f"with{kind}_s"] + compared_s) / without_s - 1
 
 
 def _watches(step: int) -> bool:
     """Return whether a step has telemetry."""
-    return step // BLOCK % 2 == 0
+    return step % 2 == 0
+
+
+def _clocks() -> tuple[float, float]:
+    return perf_counter(), process_time()
+
+
+def _since(began: tuple[float, float]) -> tuple[float, float]:
+    now = _clocks()
+    return now[0] - began[0], now[1] - began[1]
 
 
 @contextmanager
 def _taking_turns() -> Iterator[None]:
     """Switch the telemetry of ranks that are forked inside the block on and off, and record seconds on rank 0."""
-    steps: list[float] = []
-    comparisons: list[float] = []
+    steps: list[tuple[float, float]] = []
+    comparisons: list[tuple[float, float]] = []
     take, compare = Loop._step, RankHealth.compare
 
     def step(loop: Loop, number: int) -> None:
         _switch(loop, on=_watches(number))
-        began = perf_counter()
+        began = _clocks()
         take(loop, number)
-        steps.append(perf_counter() - began)
+        steps.append(_since(began))
 
     def compared(health: RankHealth, number: int) -> None:
-        began = perf_counter()
+        began = _clocks()
         compare(health, number)
-        comparisons.append(perf_counter() - began)
+        comparisons.append(_since(began))
         if health.rank.place.rank == 0:
             text = json.dumps({"steps": steps, "comparisons": comparisons})
             (health.options.output / TIMES).write_text(text, encoding="utf-8")
@@ -110,16 +131,21 @@ def watching() -> tuple[str, bool]:
         plan = names[number % len(names)]
         found += kept(f"healthy steps {number}", lambda plan=plan: alarms(plan))
     cost = kept("telemetry", telemetry_cost)
-    every = TrainingOptions(steps=1).hash_every
-    share = cost["with_s"] / cost["without_s"] - 1 + cost["comparison_s"] / every / cost["without_s"]
+    share, cpu = share_of_step(cost), share_of_step(cost, "_cpu")
+    rows = [
+        f"| {name} | {cost[f'{key}_s'] * 1e3:.2f} ms | {cost[f'{key}_cpu_s'] * 1e3:.2f} ms |"
+        for name, key in (
+            ("step without telemetry", "without"),
+            ("step with telemetry", "with"),
+            (f"comparison of all ranks, every {TrainingOptions(steps=1).hash_every} steps", "comparison"),
+        )
+    ]
     text = f"""{len(found)} false alarms in {HEALTHY:,} healthy steps of a tiny model: {HEALTHY // AT_ONCE} runs of
 {AT_ONCE:,} steps under different plans on two or four ranks of a CPU.
 
-| two replicas, hidden size {SIZES["hidden_size"]}, {SIZES["num_hidden_layers"]} layers | median |
-|---|--:|
-| step without telemetry | {cost["without_s"] * 1e3:.2f} ms |
-| step with telemetry | {cost["with_s"] * 1e3:.2f} ms |
-| comparison of all ranks, every {every} steps | {cost["comparison_s"] * 1e3:.2f} ms |
-| telemetry in all | {share:.2%} of a step (limit {MOST_OF_STEP:.0%}) |"""
+| two replicas, hidden size {SIZES["hidden_size"]}, {SIZES["num_hidden_layers"]} layers | median | processor |
+|---|--:|--:|
+{chr(10).join(rows)}
+| telemetry in all (limit {MOST_OF_STEP:.0%}) | {share:.2%} | {cpu:.2%} |"""
     text += "".join(f"\n\n- {alarm}" for alarm in found)
     return text, not found and share <= MOST_OF_STEP
