@@ -263,7 +263,7 @@ class _Attempt:
         raise RanksAtFaultError(timed, text or "; ".join(map(str, timed)))
 
     def _dump(self, rows: Sequence[Progress]) -> None:
-        """Let living ranks write what they did last; those that have not begun a step do not hear the signal."""
+        """Signal living ranks to write their last operations. Ranks before their first step have no handler."""
         for rank in self.ranks:
             if rank.process.is_alive() and rows[rank.number].step != NOT_BEGUN and rank.process.pid:
                 with suppress(ProcessLookupError):
