@@ -5,7 +5,7 @@ from pathlib import Path
 
 from meshwright import api
 from meshwright.cli.measure import measured_answer
-from meshwright.cli.run import by_field, emulated_answer, options_named, refuse_other_kind
+from meshwright.cli.run import REPEATABLE, by_field, emulated_answer, options_named, refuse_other_kind
 from meshwright.cli.terminal.answer import Answer
 from meshwright.cli.terminal.launch_answer import launched
 from meshwright.cli.terminal.launcher_ranks import is_first
@@ -60,6 +60,15 @@ def run(
     checkpoint_local: PathLike | None = None,
     keep: int | None = None,
     keep_every: int | None = None,
+    inject: str | Iterable[str] | None = None,
+    hash_every: int | None = None,
+    hang_s: float | None = None,
+    on_fault: str | None = None,
+    max_restarts: int | None = None,
+    listen: str | None = None,
+    join: str | None = None,
+    tensorboard: bool = False,
+    prometheus: str | None = None,
     resume: str | None = None,
     init: str | None = None,
     export: str | None = None,
@@ -73,7 +82,7 @@ def run(
 ) -> Answer | None:
     """Train a plan, or emulate its step. Return None on launched ranks other than the first.
 
-    ``limit`` in seconds. Raises RunError where a rank fails.
+    ``limit`` and ``hang_s`` in seconds. Raises RunError where a rank fails.
     """
     own, starting = by_field(locals())
     settings = several(set)
@@ -82,8 +91,7 @@ def run(
         for name in ("cache", "output", "checkpoint_local"):
             if name in own:
                 own[name] = Path(own[name])
-        if "data" in own:
-            own["data"] = several(own["data"])
+        own |= {name: several(own[name]) for name in REPEATABLE if name in own}
         with options_named():
             trained = api.run(plan, options=own, settings=settings, **starting)
         return None if trained is None else Answer(trained.to_json(), render_trained)
