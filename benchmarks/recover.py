@@ -22,10 +22,18 @@ from meshwright import __version__
 
 HERE = Path(__file__).parent
 PAGE = HERE / "recover.md"
-for folder in ("../benchmarks/recover", ".", "economy", "runtime", "runtime/checkpoint", "runtime/plan_sets"):
+for folder in (
+    "../benchmarks/recover",
+    ".",
+    "runtime",
+    "runtime/checkpoint",
+    "runtime/plan_sets",
+    "runtime/recovery/members",
+):
     sys.path.append(str(HERE.parent / "tests" / folder))
 
 from background_saves import saves_in_background  # noqa: E402
+from changed_members import changed_members  # noqa: E402
 from checkpoint_pauses import pauses_at_set_ups  # noqa: E402
 from goodput_policies import policies_at_published_rates  # noqa: E402
 from healthy_steps import watching  # noqa: E402
@@ -41,6 +49,7 @@ SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
         "A rank of a 70B model": large_rank,
         "Mutated files": mutated_checkpoints,
         "Saving in the background": saves_in_background,
+        "Ranks that are lost and join": changed_members,
         "Pauses at the set-ups of DataStates-LLM": pauses_at_set_ups,
         "Injected faults": faults_named,
         "Healthy steps and the cost of watching": watching,

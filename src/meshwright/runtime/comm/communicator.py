@@ -11,6 +11,7 @@ returns the communicator that uses them, concurrently with the rank's other work
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -279,10 +280,11 @@ class NamedWork:
     def wait(self) -> None:
         """Return when the operation has ended. Raises RunError if it failed or timed out."""
         with self.communicator.naming(self.what, self.ranks):
+            wait = partial(self.communicator.groups.wait, self.work)
             if self.operation is None:
-                self.work.wait()
+                wait()
             else:
-                self.communicator.history.wait(self.operation, self.work.wait)
+                self.communicator.history.wait(self.operation, wait)
 
     def is_completed(self) -> bool:
         """Return whether the operation has ended."""

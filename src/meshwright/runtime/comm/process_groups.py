@@ -5,9 +5,10 @@ one group per direction: with a shared one, plain sends and receives of 1F1B can
 that are validated afterwards have their own channels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
@@ -42,11 +43,15 @@ class Group:
 
 @dataclass
 class ProcessGroups:
-    """The groups that one rank is in, and the channels of messages on accelerators."""
+    """The groups that one rank is in, and the channels of messages on accelerators.
+
+    ``wait`` waits for an operation, torch's work handle.
+    """
 
     over_axes: dict[GroupKey, Group] = field(default_factory=dict)
     channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
     sum_channels: dict[tuple[int, int], dist.ProcessGroup | None] = field(default_factory=dict)
+    wait: Callable[[Any], object] = lambda work: work.wait()
 
     def connect(self, program: Program, rank: int, timeout_s: float, *, accelerated: bool) -> None:
         """Create all groups that the Program names; every rank does so in the same order."""

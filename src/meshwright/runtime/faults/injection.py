@@ -6,7 +6,7 @@ a recovery.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.errors import InputError, Problem, nearest
 from meshwright.runtime.faults.fault import KINDS, FaultKind
@@ -49,6 +49,18 @@ def injections(texts: Iterable[str], ranks: int | None = None) -> tuple[Injectio
     if problems:
         raise InputError(problems)
     return tuple(one for one in found if one is not None)
+
+
+def without_fired(texts: Sequence[str], fired: Iterable[int]) -> tuple[str, ...]:
+    """Return injections of which those in the places ``fired`` happen no more: their step is one that no run reaches.
+
+    All keep their places. Lasting ones go on.
+    """
+    places = frozenset(fired)
+    return tuple(
+        str(replace(one, step=MAX_STEP)) if place in places and one.kind not in LASTING else text
+        for place, (text, one) in enumerate(zip(texts, injections(texts), strict=True))
+    )
 
 
 def _injection(text: str, ranks: int | None, problems: list[Problem]) -> Injection | None:

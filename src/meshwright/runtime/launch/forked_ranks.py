@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread, current_thread, main_thread
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -213,7 +213,9 @@ def heard(rank: Rank) -> tuple[str, Any]:
 
 def deaths(ranks: Sequence[Rank]) -> dict[int, str]:
     """Name the ranks that a signal killed, if any: their partners only see broken connections."""
-    sleep(DYING_S)
+    end = monotonic() + DYING_S
+    for rank in ranks:
+        rank.process.join(max(0.0, end - monotonic()))
     codes = {rank.number: rank.process.exitcode for rank in ranks}
     dead = {number: -code for number, code in codes.items() if code is not None and code < 0}
     return {

@@ -88,6 +88,10 @@ class ProgressBoard:
         happened = frozenset(number for number, byte in enumerate(fired) if byte)
         return Progress(step, sequence, since_s, waiting, text, injected_s, happened)
 
+    def fired(self) -> frozenset[int]:
+        """Return the injections that have happened on any rank."""
+        return frozenset().union(*(row.fired for row in self.rows()))
+
     def rows(self) -> list[Progress]:
         """Return what all ranks have written."""
         return [self.progress(rank) for rank in range(self.ranks)]

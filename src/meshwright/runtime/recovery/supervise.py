@@ -199,8 +199,7 @@ class _Attempt:
             try:
                 return self._watched()
             except RanksAtFaultError:
-                rows = self.board.rows()
-                self.supervisor.without(frozenset().union(*(row.fired for row in rows)))
+                self.supervisor.without(self.board.fired())
                 raise
 
     def _watched(self) -> Outcome:

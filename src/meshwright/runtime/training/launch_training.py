@@ -17,6 +17,7 @@ from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import run_launched
 from meshwright.runtime.progress.lossy_console import lossy_console
+from meshwright.runtime.recovery.members.run_members import Shrinkable, run_members
 from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow
 from meshwright.runtime.recovery.supervise import Replan, Supervisor
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
@@ -33,10 +34,12 @@ def start(
     place: Place | None,
     remarks: Sequence[str] | None,
     replan: Replan,
+    shrinkable: Shrinkable | None = None,
 ) -> Outcome | None:
     """Train; return None on launched ranks other than the first.
 
-    ``place`` is a launcher's; ``replan`` plans anew for fewer devices. Raises InputError, RunError.
+    ``place`` is a launcher's; ``replan`` plans anew for fewer devices; ``shrinkable`` are the plans of fewer replicas,
+    where those that are left go on. Raises InputError, RunError.
 
     ``remarks`` are printed first on standard error, then the run's progress; nothing if they are None.
     """
@@ -64,6 +67,8 @@ def start(
         outcome = run_launched(launched_work, place)
     else:
         with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
+            if shrinkable is not None:
+                return run_members(training, shrinkable, data, console, early)
             outcome = Supervisor(training, work, replan, say).run()
     assert isinstance(outcome, Outcome)
     return outcome if place is None or place.rank == 0 else None

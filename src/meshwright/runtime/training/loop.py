@@ -101,7 +101,7 @@ class Loop:
             if evaluated:
                 self._evaluate(step)
             if saved:
-                self._save()
+                self.save()
             if stop:
                 break
         self.checkpoints.finish()
@@ -174,15 +174,27 @@ class Loop:
         """The first step whose loss is not known."""
         return self.first + len(self.losses)
 
+    def log_earlier(self, step: int, loss: float, norm: float, seconds: float) -> None:
+        """Log a step before the first one, which another rank has not logged."""
+        assert self.log is not None
+        self.log.step(self._metrics(step, loss, norm, seconds, None))
+
     def _log_step(self, step: int, seconds: float, of_islands: tuple[float, ...] | None) -> None:
         if self.log is None:
             return
+        metrics = self._metrics(step, self.losses[-1], self.norms[-1], seconds, of_islands)
+        self.log.step(metrics)
+        self.display.show(metrics)
+
+    def _metrics(
+        self, step: int, loss: float, norm: float, seconds: float, of_islands: tuple[float, ...] | None
+    ) -> StepMetrics:
         tokens = self.training.tokens_per_step
-        metrics = StepMetrics(
+        return StepMetrics(
             step=step,
-            loss=self.losses[-1],
+            loss=loss,
             loss_islands=of_islands,
-            grad_norm=self.norms[-1],
+            grad_norm=norm,
             lr=self.training.options.learning_rate(step),
             tokens=(step + 1) * tokens,
             tokens_per_s=tokens / seconds,
@@ -192,8 +204,6 @@ class Loop:
             time_s=time(),
             waited_s=self.spent[step - self.first].waited_s,
         )
-        self.log.step(metrics)
-        self.display.show(metrics)
 
     def _tell(self, fault: Fault) -> None:
         """Log a fault that does not end the run, and show it or let the parent do so."""
@@ -212,7 +222,7 @@ class Loop:
         if self.log is not None:
             self.log.evaluation(step, found.loss, found.tokens)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         """Save a checkpoint, or begin to. Raises RunError if it cannot be written."""
         self.peak_bytes = self._peak()
         facts = {"options": self.training.options.to_json(), "data": dict(self.data.identity)}

@@ -130,6 +130,15 @@ def _step_of(rank: int) -> str:
     return f"step of rank {rank}"
 
 
+def new_stopping(store: dist.Store, program: Program, rank: int) -> Stopping:
+    """Return the stop request of a rank, by the action in which all ranks of a Program meet."""
+    if program.loose:
+        return IslandStopping(store, "NORM", rank=rank, ranks=program.parts.ranks)
+    met = program.steps_overlap or (None, "NORM") in program.collectives
+    meeting: Kind = "NORM" if met else "STEP"
+    return Stopping(store, meeting, int(program.steps_overlap))
+
+
 @contextmanager
 def stopping(
     store: dist.Store, program: Program, rank: int = 0, *, announce: bool, early: Sequence[int] = ()
@@ -138,11 +147,7 @@ def stopping(
 
     ``announce``: print a message for the first signal. ``early`` are signals received before.
     """
-    met = program.steps_overlap or (None, "NORM") in program.collectives
-    meeting: Kind = "NORM" if met else "STEP"
-    heard = Stopping(store, meeting, int(program.steps_overlap))
-    if program.loose:
-        heard = IslandStopping(store, meeting, rank=rank, ranks=program.parts.ranks)
+    heard = new_stopping(store, program, rank)
 
     def hear(number: int, frame: FrameType | None) -> None:
         if announce and not heard.requested:

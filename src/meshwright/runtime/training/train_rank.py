@@ -1,6 +1,6 @@
 """Train as one rank: from joining the others to the last checkpoint."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from meshwright.model.transforms.lora_adapters import with_stacked_pairs
 from meshwright.program.model_states.base_changes import replicas_of
 from meshwright.runtime.checkpoint import export_weights, restore_checkpoint
 from meshwright.runtime.data.open_data import TrainingData
-from meshwright.runtime.executor.rank import rank_of
+from meshwright.runtime.executor.rank import Rank, rank_of
 from meshwright.runtime.faults.injected_faults import InjectedFaults
 from meshwright.runtime.faults.injection import injections
 from meshwright.runtime.faults.rank_health import RankHealth
@@ -40,7 +40,7 @@ from meshwright.runtime.training.job_and_outcome import (
 from meshwright.runtime.training.loop import Loop, device_bytes, device_name
 from meshwright.runtime.training.routing_files import dropped_of_run, routing_counts_of_run, write_choices
 from meshwright.runtime.training.save_checkpoint import CheckpointSaver
-from meshwright.runtime.training.stop_signals import stopping
+from meshwright.runtime.training.stop_signals import Stopping, stopping
 from meshwright.runtime.weights.adapter_values import BaseAndAdapters, InitialAdapters
 from meshwright.runtime.weights.load import load
 from meshwright.runtime.weights.peft_files import is_adapter_folder, load_adapters
@@ -65,39 +65,65 @@ def train(
     signals received before the start.
     """
     job, chosen = training.job, agreed(store, place, "resume", str(training.resume or ""))
-    initial = (
-        Blank(job.model) if chosen and training.base is None else _tensors(training, resumed=bool(chosen))
-    )
     announce = console is not None and place.rank == 0 and place.launcher != "local"  # the parent reports
     with (
         stopping(store, job.program, place.rank, announce=announce, early=early) as heard,
-        rank_of(job, place, store, initial) as joined,
+        rank_of(job, place, store, initial_tensors(training, resumed=bool(chosen))) as rank,
     ):
-        injected = InjectedFaults(injections(training.options.inject), place.rank, row.fire)
-        rank = replace(joined, before_write=injected.before_write)
         if chosen:
             restore_checkpoint(Path(chosen), rank)
-        first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
-        used = training.utilisation(device_name(device), device_bytes(device))
-        other = None if used.planned else device_name(device)
-        facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
-        with _outputs(place, training, first, facts, console) as (log, shown):
-            if training.goes_on:
-                shown.note(training.goes_on)
-            there = Path(chosen) if chosen else None
-            saver = CheckpointSaver(rank, training.checkpoints, training.options, store, there)
-            health = RankHealth(rank, training.options, store, heard, injected, row)
-            loop = Loop(rank, training, data, heard, shown, log, used, saver, report, row, health)
-            outcome = loop.run(first)
-            choices, output = routing_counts_of_run(rank, job.model), training.options.output
-            if choices is not None:
-                outcome = replace(outcome, dropped=dropped_of_run(rank, choices))
-                if place.rank == 0:
-                    write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
-        if training.export is None or outcome.stopped:
-            return outcome
-        export_weights(training.export, rank, job.model, training.config, training.base)
-        return replace(outcome, export=training.export)
+        return trained(
+            rank, training, data, console, heard, store, Path(chosen) if chosen else None, report, row
+        )
+
+
+def trained(
+    rank: Rank,
+    training: Training,
+    data: TrainingData,
+    console: Console | None,
+    heard: Stopping,
+    store: dist.Store,
+    checkpoint: Path | None,
+    report: Report,
+    row: ProgressRow,
+    prepare: Callable[[Loop], None] = lambda loop: None,
+) -> Outcome:
+    """Train a rank from the step of its states on; ``checkpoint`` is where they are from.
+
+    ``prepare`` is called with the loop before its first step.
+    """
+    job, place = training.job, rank.place
+    injected = InjectedFaults(injections(training.options.inject), place.rank, row.fire)
+    rank = replace(rank, before_write=injected.before_write)
+    first, device = rank.interpreter.states.optimizer.step, rank.communicator.device
+    used = training.utilisation(device_name(device), device_bytes(device))
+    other = None if used.planned else device_name(device)
+    facts = {**training.facts, "other_device": other, "mfu_origin": used.origin}
+    with _outputs(place, training, first, facts, console) as (log, shown):
+        if training.goes_on:
+            shown.note(training.goes_on)
+        saver = CheckpointSaver(rank, training.checkpoints, training.options, store, checkpoint)
+        health = RankHealth(rank, training.options, store, heard, injected, row)
+        loop = Loop(rank, training, data, heard, shown, log, used, saver, report, row, health)
+        prepare(loop)
+        outcome = loop.run(first)
+        choices, output = routing_counts_of_run(rank, job.model), training.options.output
+        if choices is not None:
+            outcome = replace(outcome, dropped=dropped_of_run(rank, choices))
+            if place.rank == 0:
+                write_choices(output / ROUTING, output / ROUTING_PAIRS, choices)
+    if training.export is None or outcome.stopped:
+        return outcome
+    export_weights(training.export, rank, job.model, training.config, training.base)
+    return replace(outcome, export=training.export)
+
+
+def initial_tensors(training: Training, *, resumed: bool) -> Mapping[str, torch.Tensor]:
+    """Return the parameters that a rank begins with; zeros where ``resumed`` states overwrite them."""
+    if resumed and training.base is None:
+        return Blank(training.job.model)
+    return _tensors(training, resumed=resumed)
 
 
 def _tensors(training: Training, *, resumed: bool) -> Mapping[str, torch.Tensor]:

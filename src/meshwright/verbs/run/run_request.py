@@ -78,7 +78,8 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     ours = attempted(lambda: _under_our_stack(resolved), problems)
     options = attempted(lambda: _options(request.options), problems)
     precision = attempted(lambda: _precision(request, resolved), problems)
-    attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=request.cpu), problems)
+    if request.join is None:  # else ranks of the plan run elsewhere
+        attempted(lambda: check_host(resolved.setting.cluster.devices, place, cpu=request.cpu), problems)
     attempted(lambda: _check_data(request), problems)
     if place is None or place.rank == 0:
         problems += _folder_problems(request)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,15 @@ from meshwright.program.lowering.lower_plan import lower
 from meshwright.validation.model_to_columns import model_columns
 from meshwright.verbs.absolute_paths import with_whole_paths
 from meshwright.verbs.run.frozen_base import base_of_checkpoint, new_base
+from meshwright.verbs.run.join import check_same_run, joined
 from meshwright.verbs.run.run_request import CheckedRun, RunRequest, check_run_request
+from meshwright.verbs.run.shrink import SHRINK, after_changes, shrinkable_run
 from meshwright.verbs.run.training_report import CompletedRun, utilisation_on
 
 if TYPE_CHECKING:
     from meshwright.runtime.data.open_data import DataNeeds, TrainingData
     from meshwright.runtime.launch.launcher_environment import Place
+    from meshwright.runtime.recovery.members.run_members import Shrinkable
     from meshwright.runtime.training.job_and_outcome import Training
 
 
@@ -39,6 +42,8 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
     from meshwright.runtime.training.resume import checkpoints_dropped_notice
 
     place, load_average = launched_place(os.environ), os.getloadavg()[0]
+    if request.join is not None:
+        return _joined(resolved, request, place, load_average, show=show)
     if place is not None:
         resolved = _for_launched_ranks(resolved, request, place)
     grant = check_run_request(resolved, request, place)
@@ -54,10 +59,13 @@ def trained(resolved: Resolved, request: RunRequest, *, show: bool = False) -> C
         latest.append(_granted_anew(latest[-1], devices, checkpoint))
         return replace(_training(latest[-1], request, data), base=training.base)
 
-    outcome = start(training, data, place, remarks if show else None, planned_anew)
+    shrinkable = (
+        _shrinkable(grant, request, data, training.base) if grant.options.on_fault == SHRINK else None
+    )
+    outcome = start(training, data, place, remarks if show else None, planned_anew, shrinkable)
     if outcome is None:
         return None
-    grant = latest[-1]
+    grant = after_changes(grant, outcome) if shrinkable else latest[-1]
     if outcome.export is not None and data.tokenizer is not None:
         shutil.copy(data.tokenizer, outcome.export)
     remarks += [training.goes_on] if training.goes_on else []
@@ -84,6 +92,35 @@ def _granted_anew(grant: CheckedRun, devices: int, checkpoint: Path | None) -> C
 
     resolved = replanned(grant.resolved, devices, grant.options.output)
     return replace(grant, resolved=resolved, resume=checkpoint)
+
+
+def _joined(
+    resolved: Resolved, request: RunRequest, place: "Place | None", load_average: float, *, show: bool
+) -> CompletedRun:
+    """Train the ranks that a run under way lacks of a plan."""
+    from meshwright.runtime.data.open_data import open_data
+    from meshwright.runtime.progress.lossy_console import lossy_console
+    from meshwright.runtime.recovery.members.run_members import join_run
+
+    assert request.join is not None
+    if place is not None:
+        rule = f"{place.launcher} started this process, and those who join start ranks by themselves"
+        raise InputError(Problem("join", request.join, rule, "start it without a launcher"))
+    client, request, facts = joined(request)
+    grant = replace(check_run_request(resolved, request, None), resume=None)
+    data = open_data(grant.options, _needs(grant.resolved))
+    shrinkable = _shrinkable(grant, request, data, facts["base"])
+    check_same_run(str(request.join), facts, shrinkable, data)
+    training = replace(_training(grant, request, data), base=facts["base"])
+    outcome = join_run(client, training, shrinkable, data, lossy_console() if show else None)
+    return CompletedRun(grant, data.facts, outcome, grant.remarks, load_average)
+
+
+def _shrinkable(
+    grant: CheckedRun, request: RunRequest, data: "TrainingData", base: Mapping[str, object] | None
+) -> "Shrinkable":
+    """Return the trainings of other numbers of replicas."""
+    return shrinkable_run(grant, lambda other: replace(_training(other, request, data), base=base))
 
 
 def _base(grant: CheckedRun, request: RunRequest) -> dict[str, Any] | None:

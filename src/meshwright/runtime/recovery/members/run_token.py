@@ -1,0 +1,47 @@
+"""The token that processes need to meet in a run: MESHWRIGHT_TOKEN, else a random one in the output folder."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from meshwright.errors import InputError, Problem
+
+VARIABLE = "MESHWRIGHT_TOKEN"
+FILE = "token"
+TOKEN_BYTES = 32
+MODE = 0o600
+LEAST = 16
+"""Fewest characters of a token: one that can be guessed gives the run away."""
+
+
+def made_token(output: Path, environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
+    """Return a run's token, and where others find it: the variable's, else a new one in ``output/token``, mode 600."""
+    if given := environ.get(VARIABLE):
+        return _checked(given, VARIABLE), VARIABLE
+    text, path = secrets.token_hex(TOKEN_BYTES), output / FILE
+    output.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w", encoding="ascii") as file:
+        file.write(text + "\n")
+    return text.encode(), str(path)
+
+
+def token_to_join(output: Path, environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
+    """Return the token of the run to join, and where it is from. Raises InputError if there is none."""
+    if given := environ.get(VARIABLE):
+        return _checked(given, VARIABLE), VARIABLE
+    path = output / FILE
+    try:
+        return _checked(path.read_text(encoding="utf-8").strip(), str(path)), str(path)
+    except (OSError, UnicodeDecodeError) as error:
+        rule = f"no token: the variable is not set, and {path} cannot be read"
+        suggestion = f"-o with the folder of the run to join, or set {VARIABLE}"
+        raise InputError(Problem(VARIABLE, None, rule, suggestion)) from error
+
+
+def _checked(text: str, where: str) -> bytes:
+    if len(text) < LEAST:
+        rule = f"a token has at least {LEAST} characters"
+        raise InputError(Problem(where, "*" * len(text), rule, "openssl rand -hex 32"))
+    return text.encode()
