@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.errors import InputError
-from meshwright.runtime.faults.injection import Injection, injections
+from meshwright.runtime.faults.injection import MAX_STEP, Injection, injections, without_fired
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,15 @@ from meshwright.runtime.faults.injection import Injection, injections
 def test_a_text_and_its_fault(text, expected):
     assert injections([text]) == (expected,)
     assert injections([str(expected)]) == (expected,)
+
+
+def test_a_fault_that_has_happened_is_legal_and_never_happens_again():
+    texts = ("kill:rank=1,step=3", "slow:rank=0,step=2,factor=2.5", "spike:step=4,factor=1000000")
+    found = injections(without_fired(texts, [0, 1, 2]))
+    assert [one.kind for one in found] == ["kill", "slow", "spike"]
+    assert [one.step for one in found] == [MAX_STEP, 2, MAX_STEP]
+    assert [one.factor for one in found[1:]] == [2.5, 1e6]
+    assert injections(without_fired(texts, [])) == injections(texts)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ LASTING: frozenset[FaultKind] = frozenset({"slow", "link"})
 SCALED: frozenset[FaultKind] = frozenset({"slow", "link", "spike"})
 """Kinds with a factor."""
 FACTOR, MAX_FACTOR = 10.0, 1e6
-MAX_STEP = 10**12
+MAX_STEP = 10**12 - 1
 OPTION = "inject"
 FORM = "KIND:rank=R,step=S[,factor=F]"
 
@@ -32,11 +32,10 @@ class Injection:
 
     def __str__(self) -> str:
         given = {"rank": self.rank, "peer": self.peer, "step": self.step}
+        texts = [f"{name}={value}" for name, value in given.items() if value is not None]
         if self.kind in SCALED:
-            given["factor"] = self.factor  # type: ignore[assignment]
-        return f"{self.kind}:" + ",".join(
-            f"{name}={value:g}" for name, value in given.items() if value is not None
-        )
+            texts.append(f"factor={self.factor:.9f}".rstrip("0").rstrip("."))
+        return f"{self.kind}:{','.join(texts)}"
 
 
 def injections(texts: Iterable[str], ranks: int | None = None) -> tuple[Injection, ...]:

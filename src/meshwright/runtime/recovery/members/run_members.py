@@ -14,6 +14,7 @@ from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.launch.forked_ranks import Report, started_ranks
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.network_address import LOOPBACK, network_address
+from meshwright.runtime.progress.lossy_console import lossy_console
 from meshwright.runtime.recovery.members.epochs import Epochs
 from meshwright.runtime.recovery.members.local_members import LocalMembers
 from meshwright.runtime.recovery.members.member_changes import MemberChanges
@@ -87,8 +88,14 @@ def run_members(
         try:
             server.serve(requests)
             (output / ADDRESS).write_text(f"{server.address}\n", encoding="ascii")
-            where = f"in {origin}" if origin != VARIABLE else f"that of {VARIABLE}"
-            say(f"Others join with --join {server.address}; the token is {where}.")
+            given = origin == VARIABLE
+            where = f"that of {VARIABLE}" if given else f"{token.decode()}, also in {origin}"
+            (console or lossy_console()).print(
+                f"Others join with --join {server.address}; the token is {where}.",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
             _serve(requests, LocalMembers(ranks, board, training.hang_s))
             if epochs.failure:
                 raise FaultStopError(epochs.failure, epochs.record.faults, epochs.record.members(output))

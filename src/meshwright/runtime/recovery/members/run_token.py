@@ -11,8 +11,6 @@ VARIABLE = "MESHWRIGHT_TOKEN"
 FILE = "token"
 TOKEN_BYTES = 32
 MODE = 0o600
-LEAST = 16
-"""Fewest characters of a token: one that can be guessed gives the run away."""
 
 
 def made_token(output: Path, environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
@@ -41,7 +39,6 @@ def token_to_join(output: Path, environ: Mapping[str, str] = os.environ) -> tupl
 
 
 def _checked(text: str, where: str) -> bytes:
-    if len(text) < LEAST:
-        rule = f"a token has at least {LEAST} characters"
-        raise InputError(Problem(where, "*" * len(text), rule, "openssl rand -hex 32"))
+    if not text:
+        raise InputError(Problem(where, text, "the token is empty", "openssl rand -hex 32"))
     return text.encode()
