@@ -29,6 +29,7 @@ for folder in (
     "runtime/checkpoint",
     "runtime/plan_sets",
     "runtime/recovery/members",
+    "economy",
 ):
     sys.path.append(str(HERE.parent / "tests" / folder))
 
