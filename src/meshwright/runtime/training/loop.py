@@ -167,30 +167,21 @@ class Loop:
         step = self._unknown
         self.losses.append(self.health.loss(step, result.loss))
         self.norms.append(result.norm)
-        self._log_step(step, self.times_s[step - self.first], of_islands)
+        self.log_step(step, self.losses[-1], result.norm, self.times_s[step - self.first], of_islands)
 
     @property
     def _unknown(self) -> int:
         """The first step whose loss is not known."""
         return self.first + len(self.losses)
 
-    def log_earlier(self, step: int, loss: float, norm: float, seconds: float) -> None:
-        """Log a step before the first one, which another rank has not logged."""
-        assert self.log is not None
-        self.log.step(self._metrics(step, loss, norm, seconds, None))
-
-    def _log_step(self, step: int, seconds: float, of_islands: tuple[float, ...] | None) -> None:
+    def log_step(
+        self, step: int, loss: float, norm: float, seconds: float, of_islands: tuple[float, ...] | None = None
+    ) -> None:
+        """Log and show a step, also an earlier one that its first rank has not logged."""
         if self.log is None:
             return
-        metrics = self._metrics(step, self.losses[-1], self.norms[-1], seconds, of_islands)
-        self.log.step(metrics)
-        self.display.show(metrics)
-
-    def _metrics(
-        self, step: int, loss: float, norm: float, seconds: float, of_islands: tuple[float, ...] | None
-    ) -> StepMetrics:
         tokens = self.training.tokens_per_step
-        return StepMetrics(
+        metrics = StepMetrics(
             step=step,
             loss=loss,
             loss_islands=of_islands,
@@ -202,8 +193,10 @@ class Loop:
             step_time_s=seconds,
             memory_bytes=self.peak_bytes,
             time_s=time(),
-            waited_s=self.spent[step - self.first].waited_s,
+            waited_s=self.spent[step - self.first].waited_s if step >= self.first else None,
         )
+        self.log.step(metrics)
+        self.display.show(metrics)
 
     def _tell(self, fault: Fault) -> None:
         """Log a fault that does not end the run, and show it or let the parent do so."""

@@ -136,6 +136,19 @@ def test_a_silent_command_is_lost_and_its_ranks_end(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["kill", "hang", "nan", "corrupt"])
+def test_a_rank_at_fault_is_taken_out_and_its_fault_does_not_come_again(kind, tmp_path):
+    run = replicas(tmp_path, 3)
+    run.options |= {"inject": (f"{kind}:rank=1,step=3",), "hang_s": 4.0}
+    run.begin(8)
+    (first,) = run.end()
+    assert [change["ranks"] for change in first["members"]] == [2]
+    (fault,) = first["faults"]
+    assert (fault["kind"], fault["rank"], fault["step"], fault["action"]) == (kind, 1, 3, "shrunk")
+    check_steps(run)
+
+
+@pytest.mark.slow
 def test_the_only_copy_of_states_ends_the_run_with_the_reason(tmp_path):
     run = replicas(tmp_path, 1, tp=2).begin()
     run.wait_steps(2)

@@ -186,12 +186,12 @@ class RankEpoch:
 
     def _log_missing(self, loop: Loop) -> None:
         """Log earlier steps that the rank which logged until now has not."""
-        first = loop.rank.interpreter.states.optimizer.step
+        first = loop.first = loop.rank.interpreter.states.optimizer.step
         told = {int(step): (step, *values) for step, *values in self.order["results"]}
         known = {step: of for step, of in {**told, **self.carried.results}.items() if step < first}
         there = logged_steps(self.training.options.output / METRICS, min(known, default=first))
         for step in sorted(known.keys() - there.keys()):
-            loop.log_earlier(*known[step])
+            loop.log_step(*known[step])
 
 
 def _meets_others(rank: Rank, step: int) -> bool:
