@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from training_runs import small_run
 
 from meshwright.errors import InputError, RunError
-from meshwright.runtime.recovery.supervise import FaultStopError
+from meshwright.runtime.recovery.fault_stop import FaultStopError
 
 STEPS = 6
 WATCHED = {"checkpoint_every": 2, "hash_every": 2, "hang_s": 4.0}

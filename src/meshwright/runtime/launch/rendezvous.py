@@ -9,7 +9,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from meshwright.errors import InputError, MeshwrightError, RunError
-from meshwright.runtime.launch.forked_ranks import RankWork, Report
+from meshwright.runtime.launch.forked_ranks import Listener, RankWork, Report
 from meshwright.runtime.launch.launcher_environment import Place
 
 FAILURE = "failure"
@@ -17,14 +17,20 @@ MEETING_S = 300.0
 """Seconds that a launched rank waits for the others."""
 
 
-def run_launched(work: RankWork, place: Place) -> object:
-    """Run ``work`` as a rank that torchrun or Slurm started. Raises RunError naming the rank that failed first."""
+def run_launched(work: RankWork, place: Place, listen: Listener) -> object:
+    """Run ``work`` as a rank that torchrun or Slurm started. Raises RunError naming the rank that failed first.
+
+    ``listen`` receives what this rank tells while it works. An InputError is raised unchanged, and so is an error with
+    details.
+    """
     store = shared_store(place, MEETING_S)
     try:
-        return work(place, store, Report(lambda message: None))
+        return work(place, store, Report(lambda message: listen(place.rank, message[1])))
     except InputError:
         raise
     except Exception as error:
+        if isinstance(error, MeshwrightError) and error.details:  # it says already which rank is at fault
+            raise
         own = str(error) if isinstance(error, MeshwrightError) else f"{type(error).__name__}: {error}"
         text = own if own.startswith("rank ") else f"rank {place.rank}: {own}"
         raise RunError(first_failure(store, text)) from error

@@ -6,13 +6,12 @@ from the newest checkpoint that is whole and older than the fault.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from time import sleep, time
-from types import MappingProxyType
 from typing import Any
 
 import torch.distributed as dist
@@ -25,6 +24,7 @@ from meshwright.runtime.launch.forked_ranks import DYING_S, Rank, Report, deaths
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.recovery.checkpoint_choice import checkpoint_before
 from meshwright.runtime.recovery.fault_policy import FaultPolicy
+from meshwright.runtime.recovery.fault_stop import FaultStopError
 from meshwright.runtime.recovery.named_faults import hang_faults, kill_faults, with_detection_time
 from meshwright.runtime.recovery.progress_board import (
     NOT_BEGUN,
@@ -45,19 +45,6 @@ Work = Callable[[Training, Place, dist.Store, Report, ProgressRow], Outcome]
 """The work of a rank of an attempt."""
 Replan = Callable[[int, Path | None], Training]
 """Plans anew for a number of devices, to go on from a checkpoint. Raises InfeasibleError."""
-
-
-class FaultStopError(RunError):
-    """A run that has ended because of faults; ``details`` has them in JSON."""
-
-    def __init__(self, text: str, faults: Sequence[Fault], members: Sequence[Members]) -> None:
-        super().__init__(text)
-        self.details: Mapping[str, Any] = MappingProxyType(
-            {
-                "faults": [fault.to_json() for fault in faults],
-                "members": [change.to_json() for change in members],
-            }
-        )
 
 
 class RanksAtFaultError(Exception):

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import active_children
 from threading import current_thread, main_thread
 from types import FrameType
@@ -13,10 +14,12 @@ import torch.distributed as dist
 
 from meshwright.errors import InputError, Problem
 from meshwright.runtime.data.open_data import TrainingData
+from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.launch.forked_ranks import Report
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import run_launched
 from meshwright.runtime.progress.lossy_console import lossy_console
+from meshwright.runtime.recovery.launched_watch import watched
 from meshwright.runtime.recovery.members.run_members import Shrinkable, run_members
 from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow
 from meshwright.runtime.recovery.supervise import Replan, Supervisor
@@ -56,15 +59,27 @@ def start(
         return train(place, store, training, data, console, report, row, early=early)
 
     def launched_work(place: Place, store: dist.Store, report: Report) -> Outcome:
-        with sole_writers(place, store, training.options.output):
-            return work(training, place, store, report, ProgressBoard(place.rank + 1).row(place.rank))
+        board = ProgressBoard(place.rank + 1)
+        with (
+            sole_writers(place, store, training.options.output),
+            watched(store, place, board, training.hang_s),
+        ):
+            return work(training, place, store, report, board.row(place.rank))
+
+    told: list[Fault] = []
+
+    def listen(rank: int, subject: object) -> None:
+        if isinstance(subject, Fault):
+            told.append(subject)
 
     def say(text: str) -> None:
         if console is not None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     if place is not None:
-        outcome = run_launched(launched_work, place)
+        outcome = run_launched(launched_work, place, listen)
+        assert isinstance(outcome, Outcome)
+        outcome = replace(outcome, faults=tuple(told))
     else:
         with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
             if shrinkable is not None:

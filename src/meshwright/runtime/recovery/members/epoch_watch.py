@@ -1,19 +1,16 @@
 """Watch an epoch: learn that it changes, and cut connections that would wait for a lost member."""
 
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock, Thread
 from time import sleep
 
 from meshwright.errors import MeshwrightError
+from meshwright.runtime.launch.cut_connections import open_sockets, shut_down
 from meshwright.runtime.recovery.members.rendezvous_store import ServerClient
 
 GLANCE_S = 0.05
 """Seconds between two looks at whether connections may be cut."""
-DESCRIPTORS = Path("/proc/self/fd")
 
 
 class EpochWatch:
@@ -27,7 +24,7 @@ class EpochWatch:
         self, client: ServerClient, epoch: int, pending: Callable[[], None], may_cut: Callable[[], bool]
     ) -> None:
         self._client, self._epoch, self._pending, self._may_cut = client, epoch, pending, may_cut
-        self._before, self._lock, self._ended = _sockets(), Lock(), False
+        self._before, self._lock, self._ended = open_sockets(), Lock(), False
         Thread(target=self._run, daemon=True).start()
 
     def cut(self) -> None:
@@ -63,26 +60,6 @@ class EpochWatch:
             return True
 
     def _shut_all(self) -> None:
-        for descriptor, inode in _sockets().items():
+        for descriptor, inode in open_sockets().items():
             if self._before.get(descriptor) != inode and descriptor not in self._client.descriptors:
-                _shut_down(descriptor)
-
-
-def _sockets() -> dict[int, str]:
-    """Return the sockets of this process: the descriptor, and the system's name of what it stands for."""
-    found = {}
-    for entry in DESCRIPTORS.iterdir() if DESCRIPTORS.is_dir() else ():
-        with suppress(OSError):
-            name = os.readlink(entry)
-            if name.startswith("socket:"):
-                found[int(entry.name)] = name
-    return found
-
-
-def _shut_down(descriptor: int) -> None:
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
-        stream = copy.family in (socket.AF_INET, socket.AF_INET6) and copy.type == socket.SOCK_STREAM
-        if stream and not copy.getsockopt(
-            socket.SOL_SOCKET, socket.SO_ACCEPTCONN
-        ):  # gloo aborts without its own
-            copy.shutdown(socket.SHUT_RD)  # a write that fails would leave gloo's operation waiting
+                shut_down(descriptor)

@@ -15,6 +15,7 @@ from meshwright.runtime.launch.forked_ranks import Report, started_ranks
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.network_address import LOOPBACK, network_address
 from meshwright.runtime.progress.lossy_console import lossy_console
+from meshwright.runtime.recovery.fault_stop import FaultStopError
 from meshwright.runtime.recovery.members.epochs import Epochs
 from meshwright.runtime.recovery.members.local_members import LocalMembers
 from meshwright.runtime.recovery.members.member_changes import MemberChanges
@@ -25,7 +26,6 @@ from meshwright.runtime.recovery.members.rendezvous_store import ServerClient
 from meshwright.runtime.recovery.members.run_token import VARIABLE, made_token
 from meshwright.runtime.recovery.progress_board import ProgressBoard
 from meshwright.runtime.recovery.run_log import logged_steps, number
-from meshwright.runtime.recovery.supervise import FaultStopError
 from meshwright.runtime.training.evaluation import HeldOut
 from meshwright.runtime.training.job_and_outcome import METRICS, Outcome, Training
 
