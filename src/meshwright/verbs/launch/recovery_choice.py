@@ -1,8 +1,8 @@
 """Choose how a launched run recovers from failures: the policy, how often it saves, and whether in the background.
 
-It is the best policy of ``economy/recovery_policies.py``. Checkpoints are saved in the background where the copies of
-all ranks of a node have room on its host. Where nobody has said how often nodes fail, a run saves every
-``USUAL_INTERVAL_S``. What the user asks for stays, and the rest is chosen for it.
+It is the best policy of ``economy/recovery_policies.py`` that a launcher allows. Checkpoints are saved in the
+background where the copies of all ranks of a node have room on its host. Where nobody has said how often nodes fail, a
+run saves every ``USUAL_INTERVAL_S``. What the user asks for stays, and the rest is chosen for it.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,8 @@ from meshwright.verbs.predict.predict_plan import predicted
 
 USUAL_INTERVAL_S = 1800.0
 """Seconds between checkpoints where nobody has said how often nodes fail: half an hour is lost at most. A guess."""
+NOT_LAUNCHED = ("replan", "shrink")
+"""Policies that go on with fewer ranks: the jobs have a fixed number, and all ranks end when one has ended."""
 EVERY, BACKGROUND, POLICY = "--checkpoint-every", "--checkpoint-async", "--on-fault"
 
 
@@ -75,7 +77,8 @@ def _best_policies(
         outages = failure_model(setting, assumed)
         if outages is not None:
             outages = outages.of_plan(setting, report)
-            found = recovery_policies(outages, setting, assumed, report.step_time_s, copies)
+            every_policy = recovery_policies(outages, setting, assumed, report.step_time_s, copies)
+            found = [one for one in every_policy if one.policy not in NOT_LAUNCHED]
             wanted = [one for one in found if one.policy == request.given(POLICY)]
             yield in_background, (wanted or found)[0]
 

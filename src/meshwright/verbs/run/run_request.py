@@ -4,7 +4,7 @@ A plan is run by Meshwright's own stack, whatever stack it was made for: its lay
 and the way of tokens to their experts are kept, and what that stack does not do is refused by name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,6 +24,9 @@ from meshwright.verbs.run.anchor_step import anchor_remark
 from meshwright.verbs.run.frozen_base import base_folder
 from meshwright.verbs.run.memory_check import HostDevices, check_memory
 from meshwright.workload.adapter import HD_PISSA
+
+SHRINK = "shrink"
+"""The policy of faults under which replicas come and go."""
 
 if TYPE_CHECKING:
     from meshwright.runtime.launch.launcher_environment import Place
@@ -84,6 +87,7 @@ def check_run_request(resolved: Resolved, request: RunRequest, place: "Place | N
     if place is None or place.rank == 0:
         problems += _folder_problems(request)
     attempted(lambda: _check_injections(options, resolved), problems)
+    problems += _recovery_problems(options, request, place)
     resume = attempted(lambda: _checkpoint(request), problems)
     if resume is None:  # a run that goes on has its weights
         attempted(lambda: _check_weights(request, resolved), problems)
@@ -115,6 +119,19 @@ def _under_our_stack(resolved: Resolved) -> Resolved:
         return resolve_with(long, setting.model, setting.cluster, setting.stack, stack_binds=True)
     long = long.model_copy(update={"stack": OWN_STACK})
     return resolve_with(long, setting.model, setting.cluster, own_stack(setting.stack), stack_binds=True)
+
+
+def _recovery_problems(
+    options: TrainingOptions | None, request: RunRequest, place: "Place | None"
+) -> Iterator[Problem]:
+    """Yield the problems of a policy that this way of starting ranks does not allow."""
+    if options is None or request.join is not None:
+        return
+    if options.on_fault == SHRINK and place is not None:
+        rule = f"{place.launcher} ends all ranks when one has ended"
+        yield Problem("on_fault", SHRINK, rule, "--on-fault restart, or start the run without a launcher")
+    if options.listen is not None and (options.on_fault != SHRINK or place is not None):
+        yield Problem("listen", options.listen, "others join runs with --on-fault shrink", "leave it out")
 
 
 def _check_injections(options: TrainingOptions | None, resolved: Resolved) -> None:

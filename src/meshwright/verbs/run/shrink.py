@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from meshwright.runtime.recovery.members.run_members import Shrinkable
     from meshwright.runtime.training.job_and_outcome import Outcome, Training
 
-SHRINK = "shrink"
-"""The policy of faults under which replicas come and go."""
-
 
 def of_replicas(grant: CheckedRun, replicas: int) -> CheckedRun:
     """Return what a run does with another number of replicas: the best plan that is legal. Raises InputError.

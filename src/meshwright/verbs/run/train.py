@@ -18,8 +18,8 @@ from meshwright.validation.model_to_columns import model_columns
 from meshwright.verbs.absolute_paths import with_whole_paths
 from meshwright.verbs.run.frozen_base import base_of_checkpoint, new_base
 from meshwright.verbs.run.join import check_same_run, joined
-from meshwright.verbs.run.run_request import CheckedRun, RunRequest, check_run_request
-from meshwright.verbs.run.shrink import SHRINK, after_changes, shrinkable_run
+from meshwright.verbs.run.run_request import SHRINK, CheckedRun, RunRequest, check_run_request
+from meshwright.verbs.run.shrink import after_changes, shrinkable_run
 from meshwright.verbs.run.training_report import CompletedRun, utilisation_on
 
 if TYPE_CHECKING:
