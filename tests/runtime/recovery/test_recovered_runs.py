@@ -1,6 +1,8 @@
 """Runs that go on after injected faults: the losses of a healthy run, and what is told of the faults."""
 
 import json
+from threading import Thread
+from time import sleep
 
 import pytest
 
@@ -9,7 +11,11 @@ pytest.importorskip("torch")
 from training_runs import small_run
 
 from meshwright.errors import InputError, RunError
+from meshwright.runtime.launch.network_address import network_address
 from meshwright.runtime.recovery.fault_stop import FaultStopError
+from meshwright.runtime.recovery.members.rendezvous_store import ServerClient
+from meshwright.runtime.recovery.members.run_token import token_to_join
+from meshwright.runtime.recovery.returned_devices import offer_devices
 
 STEPS = 6
 WATCHED = {"checkpoint_every": 2, "hash_every": 2, "hang_s": 4.0}
@@ -79,6 +85,27 @@ def test_a_replanned_run_keeps_batch_and_losses(replicas, healthy):
     folder = replicas.path.parent / "replanned"
     assert (change.step, change.ranks, change.plan) == (2, 1, str(folder / "plan.yaml"))
     assert (folder / "plan-2.yaml").exists()
+
+
+def test_a_device_that_comes_back_is_planned_for(replicas, healthy):
+    folder, given = replicas.path.parent / "returned", []
+
+    def come_back():
+        while not (folder / "cluster-1.yaml").exists():
+            sleep(0.02)
+        address = network_address((folder / "address").read_text(encoding="ascii").strip(), "join")
+        given.append(offer_devices(ServerClient(address, *token_to_join(folder))))
+
+    thread = Thread(target=come_back)
+    thread.start()
+    outcome = replicas.train(
+        "returned", STEPS, on_fault="replan", inject=("kill:rank=1,step=1",), **WATCHED
+    ).outcome
+    thread.join()
+    assert given == [1]
+    assert outcome.losses == pytest.approx(healthy, rel=1e-9)
+    assert not outcome.stopped
+    assert not (folder / "address").exists()
 
 
 def test_a_loss_that_is_not_finite_on_all_ranks_ends_the_run_under_every_policy(replicas):

@@ -6,7 +6,7 @@ from the newest checkpoint that is whole and older than the fault.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
@@ -34,6 +34,7 @@ from meshwright.runtime.recovery.progress_board import (
     StepTaken,
     hanging_ranks,
 )
+from meshwright.runtime.recovery.returned_devices import ReturnedDevices, rendezvous
 from meshwright.runtime.recovery.run_log import logged_steps, number
 from meshwright.runtime.training.job_and_outcome import METRICS, PLAN, Members, Outcome, Training
 
@@ -57,25 +58,46 @@ class RanksAtFaultError(Exception):
 
 @dataclass
 class Supervisor:
-    """The attempts of a run. ``say`` prints a sentence for the user."""
+    """The attempts of a run. ``say`` prints a sentence for the user.
+
+    ``interrupted``: a signal has asked the run to stop. ``facts`` are what commands must have alike that bring devices
+    back.
+    """
 
     training: Training
     work: Work
     replan: Replan
     say: Callable[[str], None]
+    interrupted: Callable[[], bool] = lambda: False
+    facts: Mapping[str, object] = field(default_factory=dict)
+    devices: ReturnedDevices | None = None
+    leave: Callable[[], None] = lambda: None
     faults: list[Fault] = field(default_factory=list)
     members: list[Members] = field(default_factory=list)
     _begin: Path | None = None
     _first: int | None = None
     _named_s: float = 0.0
+    _planned_for: int = 0
+
+    def __post_init__(self) -> None:
+        self._planned_for = self.training.job.program.parts.ranks
 
     def run(self) -> Outcome:
         """Return the outcome of the attempt that has ended well. Raises FaultStopError, and RunError of other kinds."""
+        if self.training.options.on_fault != "replan":
+            return self._attempts()
+        with rendezvous(self.training, self.facts) as (self.devices, self.leave):
+            return self._attempts()
+
+    def _attempts(self) -> Outcome:
         options = self.training.options
         policy, self._begin = FaultPolicy(options.on_fault, options.max_restarts), self.training.resume
         while True:
             try:
-                return self._whole(_Attempt(self).outcome())
+                outcome = _Attempt(self).outcome()
+                if not (outcome.stopped and self.grows):
+                    return self._whole(outcome)
+                self._grow(outcome)
             except RanksAtFaultError as error:
                 found = policy.answered(error.faults)
                 self.faults += found
@@ -84,6 +106,13 @@ class Supervisor:
                 for fault in found:
                     self.say(f"{fault}. The run is {fault.action}.")
                 self._go_back(found)
+
+    @property
+    def grows(self) -> bool:
+        """True if devices have come back that the plan does not use yet, and no signal has asked the run to stop."""
+        if self.devices is None or self.interrupted():
+            return False
+        return self.devices.count > self._planned_for
 
     def warn(self, fault: Fault) -> None:
         """Keep and print a fault that does not end the run."""
@@ -121,18 +150,32 @@ class Supervisor:
             self.say(remark)
         where = "the begin of the run" if choice.path is None else str(choice.path)
         self.training = replace(self.training, resume=choice.path, goes_on=f"Goes on from {where}.")
-        if found[0].action == "replanned":
-            lost = {fault.rank for fault in found if fault.kind in ("kill", "hang")}
-            ranks = self.training.job.program.parts.ranks
-            try:
-                other = self.replan(ranks - len(lost), choice.path)
-            except InfeasibleError as error:
-                self.faults = [replace(one, action="stopped") if one in found else one for one in self.faults]
-                raise FaultStopError(str(error), self.faults, self._members()) from None
-            options = self.training.options
-            self.training = replace(other, options=options, goes_on=self.training.goes_on)
-            self.members.append(Members(step=choice.step, ranks=other.job.program.parts.ranks, plan=""))
-            self.say(f"The plan from step {choice.step} on has {self.members[-1].ranks} ranks.")
+        lost = {fault.rank for fault in found if fault.kind in ("kill", "hang")}
+        if self.devices is None or not lost:  # all devices are left, and the plan is for them
+            return
+        try:
+            self._plan_for(self.devices.lose(len(lost)), choice.path, choice.step)
+        except InfeasibleError as error:
+            self.faults = [replace(one, action="stopped") if one in found else one for one in self.faults]
+            raise FaultStopError(str(error), self.faults, self._members()) from None
+
+    def _grow(self, outcome: Outcome) -> None:
+        """Plan for the devices that have come back, and go on behind the last step."""
+        assert self.devices is not None
+        step = outcome.first_step + len(outcome.losses)
+        self.training = replace(
+            self.training, resume=outcome.checkpoint, goes_on=f"Goes on from {outcome.checkpoint}."
+        )
+        self._plan_for(self.devices.count, outcome.checkpoint, step)
+
+    def _plan_for(self, devices: int, checkpoint: Path | None, step: int) -> None:
+        """Take the best plan for a number of devices from a step on. Raises InfeasibleError."""
+        other, self._planned_for = self.replan(devices, checkpoint), devices
+        training, ranks = self.training, other.job.program.parts.ranks
+        self.training = replace(other, options=training.options, goes_on=training.goes_on)
+        if (other.plan, other.lists) != (training.plan, training.lists):
+            self.members.append(Members(step=step, ranks=ranks, plan=""))
+        self.say(f"The plan from step {step} on has {ranks} ranks.")
 
     def _members(self) -> tuple[Members, ...]:
         """Return the changes of ranks with the paths of their plans; former plans are kept by their last step."""
@@ -171,6 +214,7 @@ class _Attempt:
 
     supervisor: Supervisor
     found: list[Fault] = field(default_factory=list)
+    growing: bool = False
 
     def outcome(self) -> Outcome:
         """Return rank 0's outcome. Raises RanksAtFaultError, InputError, RunError."""
@@ -179,6 +223,7 @@ class _Attempt:
         self.board = ProgressBoard(count)
 
         def work(place: Place, store: dist.Store, report: Report) -> Outcome:
+            self.supervisor.leave()
             row = self.board.row(place.rank)
             return self.supervisor.work(training, place, store, report, row)
 
@@ -206,6 +251,10 @@ class _Attempt:
                 elif word in ("faults", "failed"):
                     self._fail(rank, word, content)
             ended = frozenset(range(len(self.ranks))) - {rank.number for rank in working.values()}
+            if self.supervisor.grows and not self.growing:
+                self.growing = True
+                for rank in working.values():  # they finish their step and save
+                    rank.process.terminate()
             hanging = hanging_ranks(self.board.rows(), ended, time(), hang_s)
             if hanging:
                 self._raise(hang_faults(self.board.rows(), hanging, time()), "")

@@ -20,7 +20,7 @@ from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import run_launched
 from meshwright.runtime.progress.lossy_console import lossy_console
 from meshwright.runtime.recovery.launched_watch import watched
-from meshwright.runtime.recovery.members.run_members import Shrinkable, run_members
+from meshwright.runtime.recovery.members.run_members import Shrinkable, facts_of_run, run_members
 from meshwright.runtime.recovery.progress_board import ProgressBoard, ProgressRow
 from meshwright.runtime.recovery.supervise import Replan, Supervisor
 from meshwright.runtime.training.job_and_outcome import Outcome, Training
@@ -84,7 +84,8 @@ def start(
         with sole_writer(training.options.output), _stopping_ranks(early, announce=console is not None):
             if shrinkable is not None:
                 return run_members(training, shrinkable, data, console, early)
-            outcome = Supervisor(training, work, replan, say).run()
+            facts = facts_of_run(training, data, 1)
+            outcome = Supervisor(training, work, replan, say, lambda: bool(early), facts).run()
     assert isinstance(outcome, Outcome)
     return outcome if place is None or place.rank == 0 else None
 

@@ -130,8 +130,9 @@ def _recovery_problems(
     if options.on_fault == SHRINK and place is not None:
         rule = f"{place.launcher} ends all ranks when one has ended"
         yield Problem("on_fault", SHRINK, rule, "--on-fault restart, or start the run without a launcher")
-    if options.listen is not None and (options.on_fault != SHRINK or place is not None):
-        yield Problem("listen", options.listen, "others join runs with --on-fault shrink", "leave it out")
+    if options.listen is not None and (options.on_fault not in (SHRINK, "replan") or place is not None):
+        rule = "others join runs with --on-fault shrink or replan"
+        yield Problem("listen", options.listen, rule, "leave it out")
 
 
 def _check_injections(options: TrainingOptions | None, resolved: Resolved) -> None:

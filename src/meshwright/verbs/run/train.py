@@ -96,8 +96,11 @@ def _granted_anew(grant: CheckedRun, devices: int, checkpoint: Path | None) -> C
 
 def _joined(
     resolved: Resolved, request: RunRequest, place: "Place | None", load_average: float, *, show: bool
-) -> CompletedRun:
-    """Train the ranks that a run under way lacks of a plan."""
+) -> CompletedRun | None:
+    """Train the ranks that a run under way lacks of a plan.
+
+    A run that plans anew has all ranks itself: it is given the devices that it lacks, until its end.
+    """
     from meshwright.runtime.data.open_data import open_data
     from meshwright.runtime.progress.lossy_console import lossy_console
     from meshwright.runtime.recovery.members.run_members import join_run
@@ -107,6 +110,11 @@ def _joined(
         rule = f"{place.launcher} started this process, and those who join start ranks by themselves"
         raise InputError(Problem("join", request.join, rule, "start it without a launcher"))
     client, request, facts = joined(request)
+    if request.options["on_fault"] == "replan":
+        from meshwright.runtime.recovery.returned_devices import offer_devices
+
+        offer_devices(client)
+        return None
     grant = replace(check_run_request(resolved, request, None), resume=None)
     data = open_data(grant.options, _needs(grant.resolved))
     shrinkable = _shrinkable(grant, request, data, facts["base"])

@@ -14,7 +14,6 @@ from meshwright.runtime.data.open_data import TrainingData
 from meshwright.runtime.launch.forked_ranks import Report, started_ranks
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.network_address import LOOPBACK, network_address
-from meshwright.runtime.progress.lossy_console import lossy_console
 from meshwright.runtime.recovery.fault_stop import FaultStopError
 from meshwright.runtime.recovery.members.epochs import Epochs
 from meshwright.runtime.recovery.members.local_members import LocalMembers
@@ -23,14 +22,12 @@ from meshwright.runtime.recovery.members.member_rank import MemberRank
 from meshwright.runtime.recovery.members.member_requests import BEAT_S, MemberRequests
 from meshwright.runtime.recovery.members.rendezvous_server import RendezvousServer
 from meshwright.runtime.recovery.members.rendezvous_store import ServerClient
-from meshwright.runtime.recovery.members.run_token import VARIABLE, made_token
+from meshwright.runtime.recovery.members.run_token import ADDRESS, made_token, print_address
 from meshwright.runtime.recovery.progress_board import ProgressBoard
 from meshwright.runtime.recovery.run_log import logged_steps, number
 from meshwright.runtime.training.evaluation import HeldOut
 from meshwright.runtime.training.job_and_outcome import METRICS, Outcome, Training
 
-ADDRESS = "address"
-"""The file of the output folder that has the address where others join, as long as the run lasts."""
 TrainingOf = Callable[[int], Training]
 """Returns the training of a number of replicas. Raises InputError where there is no legal plan."""
 
@@ -72,14 +69,7 @@ def run_members(
         client, row = ServerClient(server.address, token, origin), board.row(place.rank)
         return MemberRank(client, place.rank, place.rank, of_replicas, data, console, row, early).run()
 
-    facts = {
-        "options": options.to_json(),
-        "precision": training.job.precision,
-        "data": dict(data.identity),
-        "base": training.base,
-        "program": training.job.program.signature(),
-        "begun_with": replicas,
-    }
+    facts = facts_of_run(training, data, replicas)
     epochs = Epochs(
         server.values, of_replicas, replicas, MemberChanges(say), limit_s=training.hang_s, fired=board.fired
     )
@@ -88,14 +78,7 @@ def run_members(
         try:
             server.serve(requests)
             (output / ADDRESS).write_text(f"{server.address}\n", encoding="ascii")
-            given = origin == VARIABLE
-            where = f"that of {VARIABLE}" if given else f"{token.decode()}, also in {origin}"
-            (console or lossy_console()).print(
-                f"Others join with --join {server.address}; the token is {where}.",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            print_address(server.address, token, origin)
             _serve(requests, LocalMembers(ranks, board, training.hang_s))
             if epochs.failure:
                 raise FaultStopError(epochs.failure, epochs.record.faults, epochs.record.members(output))
@@ -103,6 +86,18 @@ def run_members(
         finally:
             server.close()
             (output / ADDRESS).unlink(missing_ok=True)
+
+
+def facts_of_run(training: Training, data: TrainingData, replicas: int) -> dict[str, object]:
+    """Return what commands that join take from the run, and must have alike."""
+    return {
+        "options": training.options.to_json(),
+        "precision": training.job.precision,
+        "data": dict(data.identity),
+        "base": training.base,
+        "program": training.job.program.signature(),
+        "begun_with": replicas,
+    }
 
 
 def join_run(

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from meshwright.errors import InputError, Problem
+from meshwright.runtime.launch.network_address import Address
+from meshwright.runtime.progress.lossy_console import lossy_console
 
+ADDRESS = "address"
+"""The file of the output folder that has the address where others join, as long as the run lasts."""
 VARIABLE = "MESHWRIGHT_TOKEN"
 FILE = "token"
 TOKEN_BYTES = 32
@@ -42,3 +46,10 @@ def _checked(text: str, where: str) -> bytes:
     if not text:
         raise InputError(Problem(where, text, "the token is empty", "openssl rand -hex 32"))
     return text.encode()
+
+
+def print_address(address: Address, token: bytes, origin: str) -> None:
+    """Print on standard error where others join a run, and its token unless they have it from the variable."""
+    where = f"that of {VARIABLE}" if origin == VARIABLE else f"{token.decode()}, also in {origin}"
+    text = f"Others join with --join {address}; the token is {where}."
+    lossy_console().print(text, markup=False, highlight=False, soft_wrap=True)
