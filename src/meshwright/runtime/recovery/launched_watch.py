@@ -145,7 +145,7 @@ def tell_faults(store: dist.Store, faults: Sequence[Fault]) -> None:
 
 
 def told_faults(store: dist.Store) -> list[Fault]:
-    """Return the faults that ended a run, of which any rank has told."""
+    """Return the faults that ranks have written into the store."""
     try:
         return [Fault(**of) for of in json.loads(store.get(FAULTS))] if store.check([FAULTS]) else []
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Devices that come back to a run which plans anew: a command offers them with ``--join`` on the run's host.
+"""Take devices back into a run under ``replan``: commands offer them with ``--join`` on the host of the run.
 
 The ranks on them are children of the first command, so others offer only devices of the same host. Under ``shrink``
 ranks join themselves (``members/``).
@@ -23,7 +23,7 @@ from meshwright.runtime.training.job_and_outcome import Training
 
 @dataclass
 class ReturnedDevices:
-    """The devices of a run: ``most`` at its begin, less those that were lost, and more that others bring back."""
+    """The available devices of a run: ``most`` at its begin, without lost ones until a command offers them again."""
 
     most: int
     facts: Mapping[str, object]
@@ -60,7 +60,7 @@ class ReturnedDevices:
         """Take the devices that the run lacks."""
         own = socket.gethostname()
         if host != own:
-            return {"refused": f"a run that plans anew takes back devices of its own host, {own}, alone"}
+            return {"refused": f"a run under replan takes devices of its own host alone: {own}"}
         with self._lock:
             missing = self.most - self.count
             if not missing:

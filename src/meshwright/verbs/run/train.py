@@ -99,7 +99,7 @@ def _joined(
 ) -> CompletedRun | None:
     """Train the ranks that a run under way lacks of a plan.
 
-    A run that plans anew has all ranks itself: it is given the devices that it lacks, until its end.
+    A run under ``replan`` has all ranks itself and takes the devices that it lacks, until its end.
     """
     from meshwright.runtime.data.open_data import open_data
     from meshwright.runtime.progress.lossy_console import lossy_console
