@@ -20,8 +20,8 @@ class Report:
     pipeline rank), money in US dollars, energy in joules. Low and high bound an 80 % interval;
     ``interval`` has the parts of its error and how to narrow it (``cost/uncertainty``). ``goodput`` and
     ``training`` are what many steps come to where nodes fail, as ``economy/report_with_training_cost.py`` fills them
-    in for predictions. ``remarks`` are doubts about the plan; they are no part of what a step costs, and reports
-    that differ in them alone are equal.
+    in for predictions. ``churn`` has a row for each routing around lost peers, where churn is assumed. ``remarks`` are
+    doubts about the plan; they are no part of what a step costs, and reports that differ in them alone are equal.
     """
 
     kind: Kind
@@ -47,6 +47,7 @@ class Report:
     synchronise: list[dict[str, Any]] | None = None
     goodput: dict[str, Any] | None = None
     training: dict[str, Any] | None = None
+    churn: list[dict[str, Any]] | None = None
     origin: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = field(default=(), compare=False)
 

@@ -79,9 +79,20 @@ def test_all_that_is_wrong_is_said_at_once():
 
 def test_every_assumption_can_be_said():
     for name in NAMES:
-        one = "true" if name in FLAGS else "1"
-        assert getattr(parse_assumptions([f"{name}={one}"]), name) == 1
-        assert getattr(parse_assumptions([f"h100:{name}={one}"]).of_device("h100-sxm-80gb"), name) == 1
+        one = {"skip_share": "0.5"}.get(name, "true" if name in FLAGS else "1")
+        assert getattr(parse_assumptions([f"{name}={one}"]), name) == (0.5 if name == "skip_share" else 1)
+        of_family = parse_assumptions([f"h100:{name}={one}"]).of_device("h100-sxm-80gb")
+        assert getattr(of_family, name) == (0.5 if name == "skip_share" else 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["skip_share=1", "skip_share=-0.1", "churn_per_hour=-1", "churn_per_hour=often"]
+)
+def test_shares_and_rates_of_churn_have_bounds(text):
+    with pytest.raises(
+        InputError, match="less than 1" if text.endswith("=1") and "skip" in text else "0 or more"
+    ):
+        parse_assumptions([text])
 
 
 def test_an_assumption_of_one_family_goes_before_that_of_all():

@@ -7,7 +7,7 @@ catalogue.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite
+from math import inf, isfinite
 
 from meshwright.cluster.catalog import device_id, is_device
 from meshwright.cluster.cluster import Cluster, Device, Pool, Sourced
@@ -28,8 +28,10 @@ class Assumptions:
     to which all steps of its device family are scaled; ``efficiency``: speed of all compute over what is predicted.
     ``checkpoint_async``: checkpoints are saved in the background. ``by_hand_hours``: until somebody starts a stopped
     run again. ``shrink_s``: until the replicas that are left go on after a failure, or together with one that is back.
-    ``shared_failures``: the share of failures that end all replicas. The others are None where the cluster says them,
-    or where nobody does. ``families`` has the names that are replaced for single devices, by id.
+    ``shared_failures``: the share of failures that end all replicas. ``churn_per_hour``: how often each peer of a
+    pipeline leaves, None where nobody asks; ``skip_share``: part of the stages that a micro-batch leaves out. The
+    others are None where the cluster says them, or where nobody does. ``families`` has the names that are replaced for
+    single devices, by id.
     """
 
     storage_gbyte_per_s_per_node: float = 1.0
@@ -49,6 +51,8 @@ class Assumptions:
     kg_co2_per_kwh: float | None = None
     mfu: float | None = None
     efficiency: float | None = None
+    churn_per_hour: float | None = None
+    skip_share: float = 1 / 3
     families: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def of_device(self, device: str) -> "Assumptions":
@@ -93,13 +97,15 @@ class Assumptions:
 MAY_BE_ZERO = frozenset(
     {
         *("restart_s", "repair_hours", "spare_nodes", "failures_per_1000_node_days", "kg_co2_per_kwh"),
-        *("by_hand_hours", "shrink_s", "shared_failures"),
+        *("by_hand_hours", "shrink_s", "shared_failures", "churn_per_hour", "skip_share"),
     }
 )
 WHOLE = frozenset({"spare_nodes"})
 FLAGS = frozenset({"checkpoint_async"})
 LEAST, MOST_OF = {"pue": 1.0}, {"mfu": 1.0, "efficiency": 1.0, "shared_failures": 1.0}
 """Numbers that are not below, and not above these."""
+BELOW = {"skip_share": 1.0}
+"""Numbers that are less than these."""
 OF_DEVICES = (
     *("mfu", "efficiency", "failures_per_1000_node_days", "usd_per_device_hour"),
     *("power_w_per_device", "power_kw_per_node"),
@@ -158,6 +164,9 @@ def _number(name: str, text: str) -> float:
     if number > MOST_OF.get(name, LARGE):
         rule = f"must be a fraction, at most {MOST_OF[name]:g}"
         raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=0.4"))
+    if number >= BELOW.get(name, inf):
+        rule = f"must be a fraction, less than {BELOW[name]:g}"
+        raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=0.25"))
     if name in WHOLE and (number != int(number) or number > MOST):
         rule = f"must be a whole number up to {MOST}"
         raise InputError(Problem(f"assume.{name}", text, rule, f"{name}=2"))

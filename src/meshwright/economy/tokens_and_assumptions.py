@@ -62,6 +62,12 @@ class TrainingTerms:
                 rule = f"is a device that no cluster has; they have {', '.join(known)}"
                 yield Problem("assume", family, rule, nearest(family, known))
 
+    def churn_problems(self) -> Iterator[Problem]:
+        """Yield a problem where churn is assumed, for questions that predict no step of one plan that trains."""
+        if self.assumed.churn_per_hour is not None:
+            rule = "is for predict with a plan that trains"
+            yield Problem("assume.churn_per_hour", self.assumed.churn_per_hour, rule, "leave it out")
+
     def of_device(self, device: str) -> "TrainingTerms":
         """Return the terms that hold for one device id."""
         return replace(self, assumed=self.assumed.of_device(device))

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from meshwright.present.console import console, gib, percent, plain_table
+from meshwright.present.plan_answers.churn_rows import print_churn
 from meshwright.present.plan_answers.replica_exchanges import print_exchanges, step_words
 from meshwright.present.plan_answers.training_estimate import print_goodput, print_training
 from meshwright.units import format_seconds
@@ -54,6 +55,7 @@ def render_report(data: dict[str, Any], trace: str | None, times: str | None = N
     print_money(out, data)
     print_goodput(out, data)
     print_training(out, data)
+    print_churn(out, data)
     out.print("\n[bold]Origin[/bold]")
     for name, text in data["origin"].items():
         out.print(f"  {name}: [dim]{escape(text)}[/dim]")

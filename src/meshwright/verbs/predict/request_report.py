@@ -61,7 +61,7 @@ def predicted_serving(
     """
     refuse_training_options({"tokens": tokens})
     terms = parse_terms(None, assume, price)
-    problems = [*terms.unknown_families([resolved.cluster])]
+    problems = [*terms.unknown_families([resolved.cluster]), *terms.churn_problems()]
     if problems:
         raise InputError(problems)
     priced = replace(resolved, cluster=terms.on(resolved.cluster))

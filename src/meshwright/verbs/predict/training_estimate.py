@@ -13,6 +13,7 @@ from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
 from meshwright.verbs.plan.clusters.proposal_cost import draws_of_plan
+from meshwright.verbs.predict.churn_rows import with_churn
 from meshwright.verbs.predict.predict_plan import predicted
 from meshwright.verbs.predict.sharding_exchanges import with_sharding_exchanges
 
@@ -40,4 +41,5 @@ def report_with_training_estimate(
     course = course.of_plan(report)
     draws, copies = draws_of_plan(course, resolved.long, report), whole_copies(resolved.long)
     found = report_with_training_cost(report, course, draws, copies)
+    found = with_churn(found, resolved, course.terms.assumed, course.slowdown)
     return replace(found, remarks=(*found.remarks, *terms.remarks([setting.cluster])))

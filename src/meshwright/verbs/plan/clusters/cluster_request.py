@@ -65,6 +65,7 @@ def check_request(question: PlanRequest, request: ClusterChoiceRequest) -> Check
         clusters = [terms.on(offer.cluster) for offer in offered]
         problems += _unknown(aim, request, clusters)
         problems += terms.unknown_families(clusters)
+        problems += terms.churn_problems()
         several = len(offered) > 1 or request.batches is not None
         problems += _of_one_cluster(question) if several else ()
     if problems or terms is None or aim is None or offered is None or settled is None:

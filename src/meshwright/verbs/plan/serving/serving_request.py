@@ -119,6 +119,7 @@ def check_serving_request(request: ServingRequest, wrong: Iterable[Problem] = ()
     problems += _unpredicted(model, offered or ())
     if offered is not None and terms is not None:
         problems += terms.unknown_families([one.cluster for one in offered])
+        problems += terms.churn_problems()
         offered = tuple(Offer(one.on, terms.on(one.cluster)) for one in offered)
         problems += _price_problems(request, offered)
     if problems or model is None or offered is None or terms is None or workload is None:
