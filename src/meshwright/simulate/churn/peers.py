@@ -27,7 +27,8 @@ class Work:
     ``backward_message_s`` to the one before; ``links`` replaces both by the seconds between two peers.
     ``occupancy`` is the part of a message for which it keeps its sender. ``in_flight`` is the most micro-batches whose
     activations a peer of each stage holds; ``orders`` are the kinds of a peer's passes in the order of the plan's
-    schedule, as "FFBB". ``tail_s`` is the rest of a step: exchanges of gradients, norm and optimizer.
+    schedule, as "FFBB". ``tail_s`` is the rest of a step: exchanges of gradients, norm and optimizer. ``hosts``, if
+    it is given, has the stage whose peers run each stage: the loss may be a stage at the peers of the first one.
     """
 
     forward_s: tuple[float, ...]
@@ -39,11 +40,16 @@ class Work:
     in_flight: tuple[int, ...]
     orders: tuple[str, ...] = ()
     tail_s: float = 0.0
+    hosts: tuple[int, ...] = ()
 
     @property
     def stages(self) -> int:
         """Number of stages."""
         return len(self.forward_s)
+
+    def host(self, stage: int) -> int:
+        """Return the stage whose peers run a stage."""
+        return self.hosts[stage] if self.hosts else stage
 
     def stage_s(self, stage: int) -> float:
         """Seconds of both passes of a micro-batch at a stage."""

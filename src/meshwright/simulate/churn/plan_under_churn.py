@@ -1,8 +1,8 @@
 """Predict the mean step of a plan whose peers leave and join, for each routing of micro-batches.
 
-A peer is a set of ranks with one whole copy of a stage's states. It leaves ``per_hour`` times an hour, another is in its
-place ``down_s`` later. Passes, messages and the rest of a step have the prices of the plan's own simulated step. A
-row is the mean over ``SEEDS`` runs, its low and high are an 80 % interval of them.
+A peer is a set of ranks with one whole copy of a stage's states. It leaves ``per_hour`` times an hour, and another one
+is in its place ``down_s`` later. Passes, messages and the rest of a step have the prices of the plan's own simulated
+step. A row is the mean over ``SEEDS`` runs, its low and high are an 80 % interval of them.
 """
 
 from collections.abc import Iterator

@@ -114,7 +114,7 @@ class StepEvents:
         while at < len(path):
             stage = path[at]
             task = Task(micro_batch, at, stage, "F")
-            target = self._router.choose(micro_batch, stage, self._passes.there[stage])
+            target = self._router.choose(micro_batch, stage, self._there(stage))
             if target is not None:
                 self._send(task, sender, target)
                 return
@@ -142,12 +142,15 @@ class StepEvents:
         if task.kind == "F":
             self._forward(task.micro_batch, task.at, None)
             return
-        target = self._router.choose(task.micro_batch, task.stage, self._passes.there[task.stage])
+        target = self._router.choose(task.micro_batch, task.stage, self._there(task.stage))
         task.again = True
         if target is None:
             self._waiting.setdefault(task.stage, []).append(task)
         else:
             self._send(task, None, target)
+
+    def _there(self, stage: int) -> list[Peer]:
+        return self._passes.there[self._work.host(stage)]
 
     def _holder(self, task: Task) -> Peer | None:
         """Return the peer that has a micro-batch's activations at a place of its path, if it is still there."""

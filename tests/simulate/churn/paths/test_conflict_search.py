@@ -1,47 +1,20 @@
 """Paths found by conflicts: as fast as brute force, and without conflicts."""
 
-import random
 from collections import Counter
 from math import inf
 
 import pytest
 from brute_force import fastest
+from drawn_problems import drawn_problem
 
 from meshwright.simulate.churn.paths.conflict_search import search_paths
 from meshwright.simulate.churn.paths.path_conflicts import collisions, first_conflict
+from meshwright.simulate.churn.paths.path_dispatch import dispatched
 from meshwright.simulate.churn.paths.path_problem import PathProblem, first_allowed
 from meshwright.simulate.churn.paths.path_repair import repaired_paths
 
 
-def drawn_problem(seed):
-    """A problem of 3 or 4 stages with 1 or 2 nodes each, and 2 to 4 micro-batches."""
-    draw = random.Random(seed)
-    stages, micro_batches = draw.choice([3, 4]), draw.choice([2, 3, 3, 4])
-    stage_of = tuple(stage for stage in range(stages) for _ in range(draw.choice([1, 2])))
-    nodes, first = range(len(stage_of)), [node for node, stage in enumerate(stage_of) if stage == 0]
-    visits = draw.choice([2, stages - 1])
-    average = micro_batches * (visits - 1) / (stages - 1)
-    far = [[draw.choice([0.1, 0.5, 2.0]) for _ in nodes] for _ in nodes]
-    return PathProblem(
-        stage_of=stage_of,
-        forward_s=tuple(draw.choice([1.0, 1.0, 1.7]) for _ in nodes),
-        backward_s=tuple(draw.choice([1.5, 2.0]) for _ in nodes),
-        message_s=tuple(tuple(far[min(a, b)][max(a, b)] for b in nodes) for a in nodes),
-        starts=tuple(draw.choice(first) for _ in range(micro_batches)),
-        visits=visits,
-        least=int(average),
-        most=int(average) + 1,
-        memory=draw.choice([1, 2, 3]),
-        swaps=draw.choice([0, 1]),
-        head_s=draw.choice([None, tuple(0.25 for _ in nodes)]),
-    )
-
-
-SLOW_BRUTE_FORCE = {0, 11, 16, 21, 38}
-"""Seeds whose brute force takes seconds to minutes, or whose search is cut (0)."""
-
-
-@pytest.mark.parametrize("seed", sorted(set(range(40)) - SLOW_BRUTE_FORCE))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_search_equals_brute_force(seed):
     problem = drawn_problem(seed)
     found = search_paths(problem)
@@ -103,3 +76,17 @@ def test_a_problem_without_paths_has_no_answer():
 def test_a_pass_begins_after_forbidden_times():
     assert first_allowed(1.0, [(2.0, 3.0), (0.5, 2.5)]) == 3.0
     assert first_allowed(3.0, [(2.0, 3.0)]) == 3.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_dispatched_paths_keep_their_order_and_meet_nobody(seed):
+    problem = drawn_problem(seed)
+    paths = [problem.paths(at)[0].path for at in problem.micro_batches]
+    timed = dispatched(problem, paths)
+    assert [one.path for one in timed] == paths
+    assert not collisions(timed)
+    for at, one in enumerate(timed):
+        assert one.end_s >= problem.paths(at)[0].end_s
+        assert [visit.kind for visit in one.visits] == [
+            visit.kind for visit in problem.timed(at, one.path).visits
+        ]

@@ -12,7 +12,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from meshwright.simulate.churn.paths.path_conflicts import Constraint, collisions, first_conflict
+from meshwright.simulate.churn.paths.path_conflicts import (
+    Constraint,
+    collisions,
+    conflict_of_paths,
+    first_conflict,
+)
+from meshwright.simulate.churn.paths.path_dispatch import dispatched
 from meshwright.simulate.churn.paths.path_problem import PathProblem, TimedPath, makespan
 from meshwright.simulate.churn.paths.path_repair import repaired_paths
 
@@ -45,18 +51,24 @@ def search_paths(problem: PathProblem, tree_nodes: int = TREE_NODES, seed: int =
     """
     best = repaired_paths(problem, seed)
     best_s = makespan(best) if best else inf
-    first = _all([best_path(problem, at, ()) for at in problem.micro_batches])
+    turns = first_turns(problem)
+    first = _all([best_path(problem, at, turns) for at in problem.micro_batches])
     if first is None:
         return None
     number = 0
     heap: list[tuple[float, int, int, tuple[Constraint, ...], tuple[TimedPath, ...]]]
-    heap = [(*_key(first), 0, (), first)]
+    floor_s = first_nodes_s(problem)
+    heap = [(*_key(first, floor_s), 0, turns, first)]
     seen: set[Hashable] = set()
     while heap and heap[0][0] < best_s * (1 - 1e-12) and number < tree_nodes:
         _, _, _, constraints, timed = heapq.heappop(heap)
         choices = first_conflict(problem, timed)
+        tried = timed
+        if not conflict_of_paths(problem, timed) and choices:
+            tried = dispatched(problem, [one.path for one in timed])
+        if (not choices or tried is not timed) and makespan(tried) < best_s:
+            best, best_s = tried, makespan(tried)
         if not choices:
-            best, best_s = timed, makespan(timed)
             break
         for choice in choices:
             more = (*constraints, choice)
@@ -68,7 +80,7 @@ def search_paths(problem: PathProblem, tree_nodes: int = TREE_NODES, seed: int =
                 continue
             changed = tuple(path if at == choice.micro_batch else old for at, old in enumerate(timed))
             number += 1
-            heapq.heappush(heap, (*_key(changed), number, more, changed))
+            heapq.heappush(heap, (*_key(changed, floor_s), number, more, changed))
     if not best:
         return None
     return FoundPaths(tuple(best), min(best_s, heap[0][0]) if heap else best_s, number)
@@ -80,9 +92,18 @@ def _all(paths: Sequence[TimedPath | None]) -> tuple[TimedPath, ...] | None:
     return found if len(found) == len(paths) else None
 
 
-def _key(timed: Sequence[TimedPath]) -> tuple[float, int]:
-    """Return the makespan, and how many conflicts there are between passes."""
-    return makespan(timed), len(collisions(timed))
+def _key(timed: Sequence[TimedPath], floor_s: float) -> tuple[float, int]:
+    """Return the makespan, at least ``floor_s``, and how many conflicts there are between passes."""
+    return max(floor_s, makespan(timed)), len(collisions(timed))
+
+
+def first_nodes_s(problem: PathProblem) -> float:
+    """Return when all passes on the busiest first node have ended at the earliest."""
+    works = dict.fromkeys(problem.starts, 0.0)
+    for node in problem.starts:
+        works[node] += problem.forward_s[node] + problem.backward_s[node]
+        works[node] += problem.head_s[node] if problem.head_s else 0.0
+    return max(works.values())
 
 
 def _up_to_order(problem: PathProblem, constraints: Sequence[Constraint]) -> Hashable:
@@ -93,6 +114,21 @@ def _up_to_order(problem: PathProblem, constraints: Sequence[Constraint]) -> Has
     releases = problem.releases or (0.0,) * len(problem.starts)
     alike = [(problem.starts[at], releases[at], frozenset(mine)) for at, mine in own.items()]
     return frozenset(Counter(alike).items())
+
+
+def first_turns(problem: PathProblem) -> tuple[Constraint, ...]:
+    """Return that micro-batches which begin alike begin in the order of their numbers, one after the other.
+
+    They can change places in every solution, so that this excludes no makespan.
+    """
+    before: Counter[tuple[int, float]] = Counter()
+    turns = []
+    for micro_batch, node in enumerate(problem.starts):
+        release_s = problem.releases[micro_batch] if problem.releases else 0.0
+        turn_s = release_s + before[node, release_s] * problem.forward_s[node]
+        turns.append(Constraint(micro_batch, "wait", node, "F", (0.0, turn_s)))
+        before[node, release_s] += 1
+    return tuple(turns)
 
 
 def best_path(problem: PathProblem, micro_batch: int, constraints: Sequence[Constraint]) -> TimedPath | None:

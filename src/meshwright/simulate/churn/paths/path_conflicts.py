@@ -28,7 +28,12 @@ class Constraint(NamedTuple):
 
 def first_conflict(problem: PathProblem, timed: Sequence[TimedPath]) -> list[Constraint]:
     """Return the constraints that a conflict leaves to choose from; none where there is no conflict."""
-    return _of_stages(problem, timed) or _of_memory(problem, timed) or _of_collision(timed)
+    return conflict_of_paths(problem, timed) or _of_collision(timed)
+
+
+def conflict_of_paths(problem: PathProblem, timed: Sequence[TimedPath]) -> list[Constraint]:
+    """Return the constraints that a conflict leaves to choose from, whatever the times of the passes are."""
+    return _of_stages(problem, timed) or _of_memory(problem, timed)
 
 
 def collisions(timed: Sequence[TimedPath]) -> list[tuple[int, Visit, int, Visit]]:
@@ -75,8 +80,14 @@ def _of_collision(timed: Sequence[TimedPath]) -> list[Constraint]:
     found = collisions(timed)
     if not found:
         return []
-    one, visit, other, its = found[0]
+    one, visit, other, its = max(found, key=_least_wait_s)
     return [
         Constraint(one, "wait", visit.node, visit.kind, (visit.start_s, its.end_s)),
         Constraint(other, "wait", its.node, its.kind, (its.start_s, visit.end_s)),
     ]
+
+
+def _least_wait_s(pair: tuple[int, Visit, int, Visit]) -> float:
+    """Return how long one of two passes that meet waits at least."""
+    _, visit, _, its = pair
+    return min(its.end_s - visit.start_s, visit.end_s - its.start_s)

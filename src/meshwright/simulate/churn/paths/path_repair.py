@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
+from meshwright.simulate.churn.paths.path_dispatch import dispatched
 from meshwright.simulate.churn.paths.path_problem import PathProblem, TimedPath, makespan
 
 STARTS, ROUNDS, AGAIN = 20, 300, 4
@@ -19,7 +20,7 @@ def repaired_paths(problem: PathProblem, seed: int = 0) -> tuple[TimedPath, ...]
     draw, best = Random(seed), dict[int, TimedPath]()
     order = list(problem.micro_batches)
     for _ in range(STARTS):
-        found = planned(problem, {}, order)
+        found = _dispatched_if_faster(problem, planned(problem, {}, order))
         if found and (not best or _cost(found) < _cost(best)):
             best = found
         draw.shuffle(order)
@@ -28,10 +29,19 @@ def repaired_paths(problem: PathProblem, seed: int = 0) -> tuple[TimedPath, ...]
         others = [at for at in best if at != slowest]
         again = [slowest, *draw.sample(others, min(len(others), draw.randint(1, AGAIN)))]
         draw.shuffle(again)
-        found = planned(problem, {at: path for at, path in best.items() if at not in again}, again)
+        kept = {at: path for at, path in best.items() if at not in again}
+        found = _dispatched_if_faster(problem, planned(problem, kept, again))
         if found and _cost(found) < _cost(best):
             best = found
     return tuple(best[at] for at in sorted(best))
+
+
+def _dispatched_if_faster(problem: PathProblem, timed: dict[int, TimedPath]) -> dict[int, TimedPath]:
+    """Return the same paths with the times of a dispatch rule if they end earlier so."""
+    if not timed:
+        return timed
+    other = dict(enumerate(dispatched(problem, [timed[at].path for at in sorted(timed)])))
+    return other if _cost(other) < _cost(timed) else timed
 
 
 def planned(problem: PathProblem, kept: dict[int, TimedPath], order: Iterable[int]) -> dict[int, TimedPath]:
