@@ -103,7 +103,7 @@ class PeerPasses:
         self.there[peer.stage].sort(key=lambda one: one.index)
 
     def lose(self, peer: Peer) -> list[Task]:
-        """Drop a peer and return its tasks: that which ran, those that waited, and those whose gradients it had."""
+        """Drop a peer and return its tasks: running, waiting, and finished ones whose gradients it had."""
         worker = self._workers.pop(peer.index)
         self.there[peer.stage].remove(peer)
         waiting = [task for queue in worker.queues.values() for task in queue]

@@ -35,7 +35,7 @@ class FoundPaths:
 
     @property
     def makespan_s(self) -> float:
-        """When the last micro-batch has ended."""
+        """The end of the last micro-batch, in seconds."""
         return makespan(self.timed)
 
     @property

@@ -13,7 +13,7 @@ from meshwright.simulate.churn.paths.path_problem import Interval, PathProblem, 
 
 
 class Constraint(NamedTuple):
-    """What a micro-batch must not do, or must.
+    """Something that a micro-batch must or must not do.
 
     ``what``: ``leave out`` and ``visit`` a stage, ``avoid`` a node, or ``wait``: begin the pass ``kind`` on the node
     outside an interval.

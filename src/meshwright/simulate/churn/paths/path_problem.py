@@ -40,7 +40,7 @@ class TimedPath:
 
     @property
     def end_s(self) -> float:
-        """When the last backward pass has ended."""
+        """The end of the last backward pass, in seconds."""
         return self.visits[-1].end_s
 
 

@@ -45,7 +45,7 @@ def _dispatched_if_faster(problem: PathProblem, timed: dict[int, TimedPath]) -> 
 
 
 def planned(problem: PathProblem, kept: dict[int, TimedPath], order: Iterable[int]) -> dict[int, TimedPath]:
-    """Add a path for each micro-batch of ``order`` to those that are kept; none if one has no path."""
+    """Add a path for each micro-batch of ``order`` to the kept ones; none if one has no path."""
     timed, waiting = dict(kept), list(order)
     while waiting:
         micro_batch = waiting.pop(0)
@@ -59,7 +59,7 @@ def planned(problem: PathProblem, kept: dict[int, TimedPath], order: Iterable[in
 def _best_around(
     problem: PathProblem, micro_batch: int, timed: dict[int, TimedPath], waiting: int
 ) -> TimedPath | None:
-    """Return the best path around others that leaves paths for those that wait."""
+    """Return the best path around others that leaves paths for the waiting micro-batches."""
     visited = Counter(stage for path in timed.values() for stage in problem.stages_visited(path.path))
     passed = Counter(node for path in timed.values() for node in path.path)
     busy = _busy(timed)
@@ -78,7 +78,7 @@ def _best_around(
 def _has_room(
     problem: PathProblem, path: TimedPath, visited: Counter[int], passed: Counter[int], waiting: int
 ) -> bool:
-    """Return true if stages and nodes have room, and those that wait can still fill the other stages."""
+    """Return true if stages and nodes have room, and the waiting ones can still fill the other stages."""
     stages, first = problem.stages_visited(path.path), problem.stages[0]
     lacking = 0
     for stage in problem.optional:

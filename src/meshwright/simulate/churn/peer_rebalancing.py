@@ -1,4 +1,4 @@
-"""Move peers between stages, and place those that join, by the loads of the stages (SWARM, arXiv 2301.11913).
+"""Move peers between stages, and place joining ones, by the loads of the stages (SWARM, arXiv 2301.11913).
 
 Every ``EVERY_S`` the least loaded stage gives a peer to the most loaded one. SWARM's load is the length of the queues.
 In a step that begins and ends with empty queues their lengths say more about a stage's place than about its load, so
