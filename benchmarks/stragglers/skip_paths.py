@@ -11,8 +11,8 @@ from drawn_problems import drawn_problem
 from meshwright.simulate.churn.churn_trace import ChurnTrace
 from meshwright.simulate.churn.paths.conflict_search import search_paths
 from meshwright.simulate.churn.paths.path_problem import PathProblem
-from meshwright.simulate.churn.peers import Peer, Work
 from meshwright.simulate.churn.peer_routing import PlannedPaths
+from meshwright.simulate.churn.peers import Peer, Work
 from meshwright.simulate.churn.step_events import StepEvents
 
 HERE, PROBLEMS, PUBLISHED, GIB = Path(__file__).parent, 120, -0.55, 2**30

@@ -6,9 +6,9 @@ from statistics import fmean
 
 from uniform_pipeline import uniform
 
-from meshwright.simulate.churn.peers import Peer
-from meshwright.simulate.churn.peer_routing import WeightedRoundRobin
 from meshwright.simulate.churn.peer_rebalancing import EVERY_S, Rebalancing
+from meshwright.simulate.churn.peer_routing import WeightedRoundRobin
+from meshwright.simulate.churn.peers import Peer
 from meshwright.simulate.churn.steps_under_churn import ROUTINGS, RoutedSteps
 
 UNEVEN = [0] * 7 + [1] * 4 + [2] * 3 + [3] * 2

@@ -10,7 +10,7 @@ MAX_FUNCTION_LINES = 80
 MAX_MEDIAN_FUNCTION_LINES = 10
 MAX_CLASS_METHODS = 15
 MAX_CLASS_LINES = 200
-MAX_PACKAGE_LINES = 153_000  # raise it on purpose, in a commit that says why
+MAX_PACKAGE_LINES = 156_000  # raise it on purpose, in a commit that says why
 
 LONG_FUNCTIONS: dict[str, str] = {}  # "file.py:name": why it cannot be cut
 LARGE_CLASSES = {

@@ -9,9 +9,9 @@ import pytest
 from uniform_pipeline import uniform
 
 from meshwright.simulate.churn.churn_trace import ChurnTrace
-from meshwright.simulate.churn.peers import Peer
-from meshwright.simulate.churn.peer_routing import PlannedPaths, WeightedRoundRobin
 from meshwright.simulate.churn.peer_rebalancing import Rebalancing
+from meshwright.simulate.churn.peer_routing import PlannedPaths, WeightedRoundRobin
+from meshwright.simulate.churn.peers import Peer
 from meshwright.simulate.churn.step_events import StepEvents
 from meshwright.simulate.churn.steps_under_churn import (
     ROUTINGS,

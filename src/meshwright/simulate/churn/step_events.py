@@ -14,8 +14,8 @@ from math import inf
 
 from meshwright.simulate.churn.churn_trace import ChurnTrace
 from meshwright.simulate.churn.peer_passes import Event, PeerPasses, Task
-from meshwright.simulate.churn.peers import Peer, StageLoads, Work
 from meshwright.simulate.churn.peer_routing import Router
+from meshwright.simulate.churn.peers import Peer, StageLoads, Work
 
 Place = Callable[[Peer], int]
 """A peer that joins → its stage."""

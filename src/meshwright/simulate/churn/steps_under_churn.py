@@ -14,9 +14,9 @@ from math import inf
 from types import MappingProxyType
 
 from meshwright.simulate.churn.churn_trace import ChurnTrace
-from meshwright.simulate.churn.peers import Peer, StageLoads, Work
-from meshwright.simulate.churn.peer_routing import PlannedPaths, Router, WeightedRoundRobin
 from meshwright.simulate.churn.peer_rebalancing import Rebalancing
+from meshwright.simulate.churn.peer_routing import PlannedPaths, Router, WeightedRoundRobin
+from meshwright.simulate.churn.peers import Peer, StageLoads, Work
 from meshwright.simulate.churn.step_events import StepEvents
 
 LONGEST = 100.0

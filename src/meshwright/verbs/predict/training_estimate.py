@@ -13,8 +13,8 @@ from meshwright.errors import InputError, Problem, attempted
 from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
 from meshwright.verbs.plan.clusters.proposal_cost import draws_of_plan
-from meshwright.verbs.predict.predicted_churn import with_churn
 from meshwright.verbs.predict.predict_plan import predicted
+from meshwright.verbs.predict.predicted_churn import with_churn
 from meshwright.verbs.predict.sharding_exchanges import with_sharding_exchanges
 
 
