@@ -9,6 +9,7 @@ from meshwright.cost.synchronisation.codec_times import (
     PRODUCT_SLOWDOWN,
     exchange_codec_seconds,
     gather_codec_seconds,
+    row_seconds,
     scatter_codec_seconds,
     update_seconds,
 )
@@ -118,3 +119,17 @@ def test_an_anchor_on_the_host_is_copied(forms):
     on_host = update_seconds(entry(keep="host"), "parameter", SIDE**2, forms)
     assert on_host > 3 * 4 * SIDE**2 / forms.host_bytes_per_s
     assert on_host > 5 * update_seconds(entry(), "parameter", SIDE**2, forms)
+
+
+def combination(combine, compress=None):
+    keys = {"state": "gradient", "over": "dp_replicate", "combine": combine, "compress": compress}
+    return Synchronisation.model_validate(keys)
+
+
+def test_rules_read_all_rows_and_decode_all_messages(forms):
+    median, krum = (row_seconds(combination(rule), MATRIX, 8, forms) for rule in ("median", {"krum": 1}))
+    assert krum > 17 / 9 * median
+    assert row_seconds(combination("median"), MATRIX, 17, forms) == pytest.approx(2 * median)
+    int8 = [row_seconds(combination("median", {"quantise": "int8"}), MATRIX, n, forms) for n in (2, 3)]
+    plain = [row_seconds(combination("median"), MATRIX, n, forms) for n in (2, 3)]
+    assert int8[1] - plain[1] > int8[0] - plain[0] > 0

@@ -4,7 +4,12 @@ import pytest
 
 from meshwright.plans.synchronisation.compression import CODECS, Compression
 from meshwright.program.synchronisation.encoded_bytes import NONE, exchange_bytes
-from meshwright.program.synchronisation.exchange_legs import TRANSPORTS, exchange_legs, split_stretches
+from meshwright.program.synchronisation.exchange_legs import (
+    TRANSPORTS,
+    exchange_legs,
+    row_leg,
+    split_stretches,
+)
 from meshwright.program.synchronisation.stretch import Stretch
 
 STRETCHES = (
@@ -73,3 +78,9 @@ def test_stretches_are_split_by_layers_and_shapes():
     assert split_stretches(Compression(low_rank=2), STRETCHES).encoded == (0, 3)
     assert split_stretches(Compression(low_rank=2), STRETCHES).whole == (2,)
     assert split_stretches(Compression(top_k=1, layers="1"), STRETCHES).encoded == (2, 3)
+
+
+def test_rows_of_all_ranks_are_gathered_in_one_leg_with_any_codec():
+    for options in (None, Compression(quantise="int8"), Compression(top_k=0.1, layers="0")):
+        leg = row_leg(options, STRETCHES, RANKS)
+        assert (leg.kind, leg.logical_bytes) == ("all-gather", RANKS * exchange_bytes(options, STRETCHES))

@@ -12,9 +12,10 @@ def parameters(**keys):
     return {"state": "parameter", "over": "dp_replicate", **keys}
 
 
-def gradients(codec, **options):
-    """An entry that encodes gradients."""
-    return {"state": "gradient", "over": "dp_replicate", "compress": {**codec, **options}}
+def gradients(codec, *, combine=None, **options):
+    """An entry that encodes or combines gradients."""
+    compress = None if codec is None else {**codec, **options}
+    return {"state": "gradient", "over": "dp_replicate", "compress": compress, "combine": combine}
 
 
 NESTEROV = {"nesterov": {"lr": 0.7, "momentum": 0.9}}

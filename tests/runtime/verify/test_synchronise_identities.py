@@ -82,6 +82,14 @@ IDENTITIES = {
         case(gradients({"dct": {"chunk": 16, "keep": 16}})),
         case(),
     ),
+    "a trimmed mean of which nothing is cut is exact": lambda: (
+        case(gradients(None, combine={"trimmed_mean": 0}), dp_replicate=3),
+        case(dp_replicate=3),
+    ),
+    "Flag at full rank is exact": lambda: (
+        case(gradients(None, combine={"flag": {"rank": 3}}), dp_replicate=3, cut="tp"),
+        case(dp_replicate=3, cut="tp"),
+    ),
     "gradients in a sketch without collision are exact": lambda: (
         case(gradients({"sketch": {"width": 1}})),
         case(),
@@ -111,6 +119,7 @@ DIFFERENT = {
         ),
         case(parameters(every=2), steps=8),
     ),
+    "medians": lambda: (case(gradients(None, combine="median"), dp_replicate=3), case(dp_replicate=3)),
     "factors of low rank": lambda: (case(mean({"low_rank": 1})), case(mean())),
 }
 

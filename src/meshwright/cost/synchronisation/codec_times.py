@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from meshwright.cost.operators.kernel_and_collective_times import HardwareTimes
 from meshwright.cost.pipeline_time.host_state_copies import host_seconds
 from meshwright.cost.pipeline_time.offload_copies import copy_seconds
+from meshwright.plans.synchronisation.combination import OF_WHOLE_GRADIENTS
 from meshwright.plans.synchronisation.compression import Compression
 from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.program.synchronisation.encoded_bytes import codec_name, codec_ranks, is_encoded
@@ -117,6 +118,28 @@ def exchange_codec_seconds(
     return pass_seconds(moved, elements, forms) + _product_seconds(said, encoded, forms)
 
 
+def row_seconds(
+    entry: Synchronisation, stretches: Sequence[Stretch], ranks: int, forms: HardwareTimes
+) -> float:
+    """Return the seconds to encode stretches, decode those of all ranks, and combine these rows by a rule.
+
+    A rule by element reads all rows, orders each element's values on the chip, and writes the result. Rules of whole
+    gradients read the rows for their products, in fp32, and again for the result.
+    """
+    elements = sum(one.elements for one in stretches)
+    passes = ranks + 1 if entry.combination not in OF_WHOLE_GRADIENTS else 2 * ranks + 1
+    seconds = pass_seconds(passes, elements, forms)
+    if entry.combination in OF_WHOLE_GRADIENTS:
+        seconds += 2.0 * ranks**2 * elements / _product_rate(forms)
+    said, encoded = entry.compress, encoded_stretches(entry.compress, stretches)
+    if said is None or not encoded:
+        return seconds
+    of_codec, size = PASSES[codec_name(said)](said), sum(one.elements for one, _ in encoded)
+    moved = of_codec.encode + ranks * of_codec.decode
+    moved += RESIDUAL if said.error_feedback and not said.momentum else 0
+    return seconds + pass_seconds(moved, size, forms) + _product_seconds(said, encoded, forms)
+
+
 def gather_codec_seconds(
     said: Compression, stretches: Sequence[Stretch], ranks: int, forms: HardwareTimes
 ) -> float:
@@ -177,5 +200,9 @@ def _product_seconds(
             count, rows, _ = one.matrices
             flops += 3 * 2.0 * rank * one.elements + count * 4.0 * rows * rank**2
             launches += 3 + 2 * rank
-    rate = forms.kernels.gemm_efficiency * forms.peak_16bit_flops / PRODUCT_SLOWDOWN
-    return launches * launch_s + flops / rate
+    return launches * launch_s + flops / _product_rate(forms)
+
+
+def _product_rate(forms: HardwareTimes) -> float:
+    """Return the FLOPs per second of matrix products in fp32."""
+    return float(forms.kernels.gemm_efficiency * forms.peak_16bit_flops / PRODUCT_SLOWDOWN)

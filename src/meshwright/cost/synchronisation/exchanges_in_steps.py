@@ -15,6 +15,7 @@ from meshwright.cost.operators.pass_prices import CATEGORY, EXCHANGED, Prices
 from meshwright.cost.synchronisation.codec_times import (
     exchange_codec_seconds,
     gather_codec_seconds,
+    row_seconds,
     scatter_codec_seconds,
 )
 from meshwright.cost.synchronisation.exchange_rows import ExchangeRow, sent_bytes
@@ -213,12 +214,17 @@ def _codec_seconds(program: Program, prices: Prices, pipeline_rank: int) -> floa
     for state in ("gradient", "parameter"):
         repeats = _repetitions(program)(state) or _units(program, pipeline_rank, state)
         for axis, entry in entries_by_axis(program.synchronise, program.loose, state).items():
-            said = program.synchronise[entry].compress
+            rule, said = program.synchronise[entry], program.synchronise[entry].compress
             for unit in units:
-                if said is None or axis not in unit.layout.mesh.axes:
+                if axis not in unit.layout.mesh.axes:
                     continue
                 ranks = program.group_size((axis,), unit.part)
-                if axis not in unit.layout.mesh.shard or unit.layout.parts == 1:
+                if rule.takes_rows:
+                    own = unit_shard(program, rank, unit)
+                    seconds = row_seconds(rule, own, ranks, forms) if ranks > 1 else 0.0
+                elif said is None:
+                    continue
+                elif axis not in unit.layout.mesh.shard or unit.layout.parts == 1:
                     own = unit_shard(program, rank, unit)
                     seconds = exchange_codec_seconds(said, own, ranks, forms) if ranks > 1 else 0.0
                 else:

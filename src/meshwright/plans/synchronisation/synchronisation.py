@@ -11,9 +11,10 @@ join are an *island*.
 from collections.abc import Collection, Iterable
 from typing import Annotated
 
-from pydantic import Discriminator, Field, JsonValue, Tag
+from pydantic import Discriminator, Field, Tag
 
 from meshwright.plans.files.strict_types import Number, Strict, name_or_list, name_or_mapping
+from meshwright.plans.synchronisation.combination import MEAN, ROW_RULES, Coded, Combination, Partners
 from meshwright.plans.synchronisation.compression import Compression
 from meshwright.plans.synchronisation.outer_optimizer import Outer
 
@@ -63,7 +64,7 @@ class Fragments(Strict):
 class Synchronisation(Strict):
     """A periodic exchange of one kind of model state over an axis. See the module's text.
 
-    ``combine``, ``with`` (``partners``: a Python keyword) and a list in ``over`` are parsed and not supported yet.
+    ``partners`` is the key ``with``, a Python keyword. A list in ``over`` is parsed and not supported yet.
     """
 
     state: str
@@ -92,8 +93,21 @@ class Synchronisation(Strict):
         | None
     ) = None
     keep: str = "device"
-    combine: JsonValue = None
-    partners: Annotated[JsonValue, Field(alias="with")] = None
+    combine: (
+        Annotated[
+            Annotated[str, Tag("<name>")] | Annotated[Combination, Tag("<mapping>")],
+            Discriminator(name_or_mapping),
+        ]
+        | None
+    ) = None
+    partners: Annotated[
+        Annotated[
+            Annotated[str, Tag("<name>")] | Annotated[Partners, Tag("<mapping>")],
+            Discriminator(name_or_mapping),
+        ]
+        | None,
+        Field(alias="with"),
+    ] = None
 
     @property
     def period(self) -> int:
@@ -127,6 +141,41 @@ class Synchronisation(Strict):
     def outer_in_full(self) -> Outer | None:
         """The outer optimizer; None: the mean itself."""
         return self.outer if isinstance(self.outer, Outer) else None
+
+    @property
+    def combination(self) -> str:
+        """The rule by which a legal entry combines gradients."""
+        return self.combine.name if isinstance(self.combine, Combination) else self.combine or MEAN
+
+    @property
+    def combination_options(self) -> object:
+        """The options of that rule; None if it has none."""
+        return getattr(self.combine, self.combination) if isinstance(self.combine, Combination) else None
+
+    @property
+    def takes_rows(self) -> bool:
+        """Return true if the rule needs each replica's decoded gradient."""
+        return self.combination in ROW_RULES
+
+    @property
+    def coded(self) -> Coded | None:
+        """The code of an entry whose replicas compute several shares."""
+        return self.combine.coded if isinstance(self.combine, Combination) else None
+
+    @property
+    def quorum(self) -> int | float | str | None:
+        """The replicas that a step waits for; None: all."""
+        return self.partners.quorum if isinstance(self.partners, Partners) else None
+
+    @property
+    def combines(self) -> bool:
+        """Return true if gradients are combined in another way than by the mean of all replicas."""
+        return self.combination != MEAN or self.quorum is not None
+
+    @property
+    def lacks_late_replicas(self) -> bool:
+        """Return true if a step need not wait for all replicas."""
+        return self.quorum is not None or self.coded is not None
 
     @property
     def states(self) -> tuple[str, ...]:

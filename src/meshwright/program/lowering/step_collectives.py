@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from meshwright.plans.synchronisation.combination import OF_WHOLE_GRADIENTS
 from meshwright.plans.synchronisation.synchronisation import Synchronisation, exchanged_between_steps
 from meshwright.program.layouts.table_transfers import TableEnds, busiest_elements, table_transfers
 from meshwright.program.local_shape import LocalShape, Mode
@@ -40,7 +41,7 @@ from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import TABLE_PIECES, Stage
 from meshwright.program.program_parts import ProgramParts
-from meshwright.program.synchronisation.exact_entries import entries_by_axis, with_entries
+from meshwright.program.synchronisation.exact_entries import combined_entry, entries_by_axis, with_entries
 from meshwright.program.synchronisation.islands import ISLAND, island_size, on_both_meshes
 from meshwright.schedules.action import MAKE_GRADIENTS, SYNCHRONISATIONS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains
@@ -50,6 +51,9 @@ LISTED = ("per-step", "per-unit")
 """When states are exchanged by actions of the lists."""
 NORM_BYTES = 8
 """The sum of squares of all gradients and the sum of the losses, in fp32."""
+PRODUCT_BYTES = 4
+"""A product of two replicas' gradients, in fp32."""
+PRODUCTS = "products of gradients"
 LOSS_BYTES = 16
 """The sums of the two losses of a step without backward passes, in fp64."""
 
@@ -94,8 +98,13 @@ class StepPlan:
 
     @property
     def overlapped(self) -> frozenset[Kind]:
-        """Return the kinds of actions that overlap compute."""
-        return overlapped_kinds(self.stack)
+        """Return the kinds of actions that overlap compute.
+
+        Gradients that late replicas do not count for are reduced behind all passes, when it is known who is late.
+        """
+        kinds, entry = overlapped_kinds(self.stack), combined_entry(self.synchronise)
+        waits = entry is not None and self.synchronise[entry].lacks_late_replicas
+        return kinds - {"REDUCE"} if waits else kinds
 
     @property
     def tied_ranks(self) -> tuple[int, ...]:
@@ -187,7 +196,8 @@ def step_collectives(step: StepPlan) -> dict[tuple[int | None, Kind], tuple[Coll
     if step.tied_ranks:
         result[None, "REDUCE_TIED"] = (_table_exchange(step),)
     axes = norm_axes(step.validated_afterwards) if not step.loose else ISLAND
-    result[None, "NORM"] = step.live((step_sums(step.stack, axes),))
+    sums = (*row_products(step, axes), step_sums(step.stack, axes))
+    result[None, "NORM"] = step.live(sums)
     return {key: collectives for key, collectives in result.items() if collectives}
 
 
@@ -214,6 +224,15 @@ def step_sums(stack: Stack, axes: tuple[str, ...]) -> Collective:
     if stack.optimizer.forward_only:
         return Collective("all-reduce", axes, LOSS_BYTES, "two losses")
     return Collective("all-reduce", axes, NORM_BYTES, "gradient norm")
+
+
+def row_products(step: StepPlan, axes: tuple[str, ...]) -> tuple[Collective, ...]:
+    """All-reduce of the products of the replicas' gradients, which some rules combine them by."""
+    entry = combined_entry(step.synchronise)
+    if entry is None or step.synchronise[entry].combination not in OF_WHOLE_GRADIENTS:
+        return ()
+    replicas = step.group_size((step.synchronise[entry].axis,))
+    return (Collective("all-reduce", axes, PRODUCT_BYTES * replicas**2, PRODUCTS),)
 
 
 def _table_exchange(step: StepPlan) -> Collective:

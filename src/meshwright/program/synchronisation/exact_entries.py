@@ -13,13 +13,18 @@ from meshwright.program.synchronisation.islands import EXPERT_AXES
 
 
 def entries_by_axis(entries: Iterable[Synchronisation], loose: Collection[str], state: str) -> dict[str, int]:
-    """Return the numbers of entries that encode a state over exact axes, by axis of either mesh."""
+    """Return the numbers of entries that encode or combine a state over exact axes, by axis of either mesh."""
     found = {
         said.axis: number
         for number, said in enumerate(entries)
-        if said.state == state and said.axis not in loose and said.compress is not None
+        if said.state == state and said.axis not in loose and (said.compress is not None or said.combines)
     }
     return found | {EXPERT_AXES[axis]: number for axis, number in found.items() if axis in EXPERT_AXES}
+
+
+def combined_entry(entries: Iterable[Synchronisation]) -> int | None:
+    """Return the number of the entry of gradients with a rule or a quorum; a legal plan has one at most."""
+    return next((n for n, said in enumerate(entries) if said.state == "gradient" and said.combines), None)
 
 
 def with_entries(items: Iterable[Collective], numbers: Mapping[str, int]) -> tuple[Collective, ...]:

@@ -8,6 +8,9 @@ transport      legs, for messages of E bytes of each of n ranks
 ``reduced``    all-reduce of E; with ``low_rank`` one of the left factors, then one of the right factors
 =============  =====================================================================================================
 
+Rules that combine rows (``plans/synchronisation/combination.py``) gather them: one all-gather of all n·E, with any
+codec whose messages are decoded one by one, and of stretches that are sent as they are.
+
 Stretches that are sent as they are (``encoded_bytes.py``) travel in an all-reduce: the first one of a ``reduced``
 codec, or one behind the codec's legs. Logical bytes are those of ``program/pass_items.py``.
 """
@@ -23,6 +26,7 @@ from meshwright.program.synchronisation.encoded_bytes import (
     VALUE_BYTES,
     codec_name,
     codec_ranks,
+    exchange_bytes,
     is_encoded,
     stretch_bytes,
     value_bytes,
@@ -93,6 +97,11 @@ def exchange_legs(
     right = _right_factor_bytes(compression, [(stretches[one], factors[one]) for one in split.encoded])
     legs = (ExchangeLeg("all-reduce", message - right + whole), ExchangeLeg("all-reduce", right))
     return tuple(leg for leg in legs if leg.logical_bytes)
+
+
+def row_leg(compression: Compression | None, stretches: Sequence[Stretch], ranks: int) -> ExchangeLeg:
+    """Return the leg that brings the message of every rank to all, for rules that need each replica's gradient."""
+    return ExchangeLeg("all-gather", ranks * exchange_bytes(compression, stretches))
 
 
 def _right_factor_bytes(compression: Compression | None, stretches: list[tuple[Stretch, int | None]]) -> int:

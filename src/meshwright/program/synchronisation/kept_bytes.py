@@ -11,6 +11,7 @@ kind            bytes
 ``residual``    4·E of the stretches that a codec with error feedback encodes
 ``momentum``    4·E of those that ``dct`` and ``select`` encode
 ``factor``      4·count·columns·r of the right factors of ``low_rank``
+``row``         4·n·E of the replicas' gradients, where a rule combines those of n
 ==============  ====================================================================================================
 
 Anchors and outer moments of an entry with ``keep: host`` are on the host. Δ is formed in the place of gradients, and
@@ -130,7 +131,11 @@ def _inside_steps(program: Program, rank: int) -> Iterator[Counter[str]]:
                 if axis in unit.layout.mesh.shard and unit.layout.parts > 1:
                     yield codec_kept_bytes(said, _flat(unit_shards(unit)))
                 elif state == "gradient" and axis in unit.layout.mesh.axes and _several(program, axis, unit):
-                    yield codec_kept_bytes(said, unit_shard(program, rank, unit))
+                    own = unit_shard(program, rank, unit)
+                    yield codec_kept_bytes(said, own)
+                    if program.synchronise[entry].takes_rows:
+                        rows = program.group_size((axis,), unit.part)
+                        yield Counter(row=VALUE * rows * sum(one.elements for one in own))
 
 
 def _several(program: Program, axis: str, unit: UnitPlan) -> bool:

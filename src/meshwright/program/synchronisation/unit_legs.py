@@ -3,7 +3,7 @@
 ===============  ===================================================================================================
 collective       encoded
 ===============  ===================================================================================================
-all-reduce       the legs of ``exchange_legs.py``, of the unit's shard on the rank
+all-reduce       the legs of ``exchange_legs.py``, of the unit's shard on the rank; rows of rules are gathered
 reduce-scatter   an all-to-all: each rank encodes the shards of all, tensor by tensor; their owners add them up
 all-gather       each rank encodes its shard; the bytes of all
 ===============  ===================================================================================================
@@ -16,7 +16,7 @@ from meshwright.program.pass_items import Collective, CollectiveKind
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
 from meshwright.program.synchronisation.encoded_bytes import exchange_bytes
-from meshwright.program.synchronisation.exchange_legs import exchange_legs
+from meshwright.program.synchronisation.exchange_legs import exchange_legs, row_leg
 from meshwright.program.synchronisation.rank_exchanges import unit_stretches
 from meshwright.program.synchronisation.stretch import Stretch
 
@@ -31,10 +31,11 @@ def unit_legs(
 def _legs(program: Program, rank: int, unit: UnitPlan, item: Collective) -> tuple[Collective, ...]:
     if item.entry is None:
         return (item,)
-    said = program.synchronise[item.entry].compress
+    entry = program.synchronise[item.entry]
+    said = entry.compress
     if item.kind == "all-reduce":
-        own = unit_shard(program, rank, unit)
-        legs = exchange_legs(said, own, program.group_size(item.axes, item.part))
+        own, ranks = unit_shard(program, rank, unit), program.group_size(item.axes, item.part)
+        legs = (row_leg(said, own, ranks),) if entry.takes_rows else exchange_legs(said, own, ranks)
         return tuple(replace(item, kind=leg.kind, logical_bytes=leg.logical_bytes) for leg in legs)
     size = sum(exchange_bytes(said, shard) for shard in unit_shards(unit))
     kind: CollectiveKind = "all-gather" if item.kind == "all-gather" else "all-to-all"

@@ -9,12 +9,19 @@ from dataclasses import dataclass, field
 
 import torch
 
-from meshwright.program.lowering.step_collectives import LISTED, NORM_BYTES, gathers_stages, late_gathers
+from meshwright.program.lowering.step_collectives import (
+    LISTED,
+    NORM_BYTES,
+    PRODUCTS,
+    gathers_stages,
+    late_gathers,
+)
 from meshwright.program.synchronisation.islands import ISLAND
 from meshwright.runtime.comm.routing_count_exchange import sum_router_counts
 from meshwright.runtime.executor.block_passes import PendingExchange
 from meshwright.runtime.executor.rank_plan import RankPlan, dealt
 from meshwright.runtime.state.base_change_update import BaseChanges
+from meshwright.runtime.state.gradient_combination import GradientCombination
 from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_update import refresh
@@ -54,11 +61,13 @@ class StepStates:
     reductions: GradientReductions = field(init=False)
     changes: BaseChanges = field(init=False)
     synchroniser: Synchroniser = field(init=False)
+    combination: GradientCombination = field(init=False)
 
     def __post_init__(self) -> None:
         self.reductions = GradientReductions(self.plan)
         self.changes = BaseChanges(self.plan)
         self.synchroniser = Synchroniser(self.plan, self.optimizer)
+        self.combination = GradientCombination(self.plan, self.optimizer, self.synchroniser.participation)
         overlap = self.plan.program.steps_overlap
         self.speculation = PostValidation(self.plan, self.optimizer) if overlap else None
         self.renew()
@@ -109,10 +118,15 @@ class StepStates:
     def reduce_norm(self, action: Action) -> None:
         """Sum the squares of gradients and the losses over all ranks that the Program names."""
         self.reductions.end()
+        items = self.plan.program.collectives.get((None, "NORM"), ())
+        for item in items:
+            if item.what == PRODUCTS:
+                self.combination.finish(item)
         squares = self.optimizer.squares()
         self.sums = torch.stack([squares, squares.new_tensor(0.0) + self.loss + self.plan.tally.loss])
-        for item in self.plan.program.collectives.get((None, "NORM"), ()):
-            self.plan.communicator.start(item, self.sums, NORM_BYTES // 2).wait()
+        for item in items:
+            if item.what != PRODUCTS:
+                self.plan.communicator.start(item, self.sums, NORM_BYTES // 2).wait()
 
     def perturb(self, action: Action) -> None:
         """Raise AssertionError: steps with backward passes perturb nothing."""

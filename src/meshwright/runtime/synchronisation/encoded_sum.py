@@ -26,6 +26,9 @@ from meshwright.runtime.synchronisation.pending_exchange import PendingExchange
 from meshwright.runtime.synchronisation.reduced_sum import ReducedSum
 from meshwright.runtime.synchronisation.scattered_sum import ScatteredSum
 
+SHARED = "factor."
+"""States that follow from sums, and are equal on all ranks."""
+
 
 class EncodedSum:
     """One rank's side of the exchanges of some stretches, and the states that it keeps between them.
@@ -72,6 +75,10 @@ class EncodedSum:
         codec = (self.messages or self.reduced).codec
         residual = {f"residual.{self.names[number]}": one for number, one in self.residual.items()}
         return (codec.states() if codec else {}) | residual
+
+    def kept_by_late(self) -> States:
+        """Return copies of what a rank keeps of its own gradients, which a step that drops them must not change."""
+        return {name: one.clone() for name, one in self.states().items() if not name.startswith(SHARED)}
 
     def begin(
         self, values: Sequence[torch.Tensor], weights: Sequence[float], key: DrawKey, *, copy: bool = False

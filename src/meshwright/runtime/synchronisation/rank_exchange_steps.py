@@ -28,6 +28,7 @@ from meshwright.runtime.synchronisation.draw_key import DrawKey
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
 from meshwright.runtime.synchronisation.group_legs import AloneTransport, GroupTransport
 from meshwright.runtime.synchronisation.message_exchange import MessageExchange
+from meshwright.runtime.synchronisation.participation import Participation
 from meshwright.schedules.action import Action
 
 
@@ -51,6 +52,7 @@ class Synchroniser:
     periods: dict[int, Periods] = field(default_factory=dict)
     fragments: dict[tuple[int, int], FragmentExchanges] = field(default_factory=dict)
     ended: set[tuple[int, int]] = field(default_factory=set)
+    participation: Participation = field(default_factory=Participation)
 
     def __post_init__(self) -> None:
         program = self.plan.program
@@ -70,7 +72,7 @@ class Synchroniser:
         self.seed = seed
         for unit in self.plan.trained_units:
             if unit.codecs is not None:
-                unit.codecs.prepare(seed, lambda: self.optimizer.step)
+                unit.codecs.prepare(seed, lambda: self.optimizer.step, self.participation)
         for entry in self.entries:
             self.periods[entry] = Periods(self.plan.program.synchronise[entry], rates)
             for fragment in range(self.periods[entry].count):

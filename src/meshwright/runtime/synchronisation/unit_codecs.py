@@ -1,5 +1,8 @@
 """The encoded exchanges of one unit inside a step: reductions of its gradients, and gathers of its parameters.
 
+A reduction may combine the replicas' rows by a rule in place of their sum. Rules by element do so at once; what others
+need, the ``rows``, stays until the products of all units are known (``state/gradient_combination.py``).
+
 Random choices of a reduction follow from the number of the reduction, those of a gather from the optimizer's finished
 steps: however often parameters are gathered for a step, they are the same.
 """
@@ -9,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.plans.synchronisation.synchronisation import Synchronisation
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import UnitPlan
@@ -23,13 +27,15 @@ from meshwright.program.synchronisation.unit_legs import (
 from meshwright.runtime.comm.communicator import Communicator
 from meshwright.runtime.precision import Precision
 from meshwright.runtime.synchronisation.codecs.codec import States
+from meshwright.runtime.synchronisation.combine import ELEMENT_RULES
 from meshwright.runtime.synchronisation.draw_key import DrawKey
 from meshwright.runtime.synchronisation.encoded_shards import EncodedShards
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
+from meshwright.runtime.synchronisation.gathered_rows import gathered_rows
 from meshwright.runtime.synchronisation.group_legs import GroupTransport, LegWork
-from meshwright.runtime.synchronisation.leg import Legs
+from meshwright.runtime.synchronisation.leg import Legs, Result
+from meshwright.runtime.synchronisation.participation import Participation
 
-Legwork = Generator[LegWork, None, list[torch.Tensor]]
 Steps = Generator[LegWork, None, None]
 
 
@@ -46,6 +52,8 @@ class UnitCodecs:
     sums: dict[int, EncodedSum] = field(default_factory=dict)
     shards: dict[tuple[int, str], EncodedShards] = field(default_factory=dict)
     counts: dict[int, torch.Tensor] = field(default_factory=dict)
+    participation: Participation = field(default_factory=Participation)
+    rows: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         rank = self.communicator.rank
@@ -57,9 +65,12 @@ class UnitCodecs:
             place for part in range(self.unit.layout.parts) for place in stretch_places(self.unit, part)
         ]
 
-    def prepare(self, seed: int, finished_steps: Callable[[], int]) -> None:
+    def prepare(
+        self, seed: int, finished_steps: Callable[[], int], participation: Participation | None = None
+    ) -> None:
         """Make the codecs of all entries that apply to the unit, so that their states exist."""
         self.seed, self.finished_steps = seed, finished_steps
+        self.participation = participation or self.participation
         layout, program = self.unit.layout, self.program
         for state in ("gradient", "parameter"):
             for axis, entry in entries_by_axis(program.synchronise, program.loose, state).items():
@@ -76,13 +87,32 @@ class UnitCodecs:
         return unit_legs(self.program, self.communicator.rank, self.unit, whole_items(self.unit, items))
 
     def sum(self, items: Sequence[Collective], shard: torch.Tensor) -> Steps:
-        """Add up a rank's shard over replicas, in place of an all-reduce. ``items``: the legs."""
+        """Add up or combine a rank's shard over replicas, in place of an all-reduce. ``items``: the legs."""
         entry = _entry_of(items)
-        ranks = self.communicator.ranks_of(items[0].axes)
-        key = self._reduction_key(entry, ranks.index(self.communicator.rank))
+        ranks, said = self.communicator.ranks_of(items[0].axes), self.program.synchronise[entry]
+        own = ranks.index(self.communicator.rank)
+        key, weights = self._reduction_key(entry, own), self.participation.of(len(ranks))
         encoded, held = self._sum(entry, len(ranks)), sum(self.own)
-        pending = encoded.begin(list(shard[:held].split(self.own)), [1.0] * len(ranks), key)
-        _fill(shard, (yield from self._run(encoded.legs(pending), items)))
+        kept = encoded.kept_by_late() if not weights[own] else {}
+        if not weights[own]:
+            shard = shard.zero_()
+        pending = encoded.begin(list(shard[:held].split(self.own)), list(weights), key)
+        if said.takes_rows:
+            rows = yield from self._run(gathered_rows(encoded, pending), items)
+            self._combine(said, rows[self.participation.arrived(len(ranks))], len(ranks), shard)
+        else:
+            _fill(shard, (yield from self._run(encoded.legs(pending), items)))
+        for state, values in kept.items():
+            encoded.states()[state].copy_(values)
+
+    def _combine(self, said: Synchronisation, rows: torch.Tensor, replicas: int, shard: torch.Tensor) -> None:
+        """Replace a shard by the combination of rows, or keep the rows."""
+        rows *= self.participation.row_factor(replicas)
+        if said.combination in ELEMENT_RULES:
+            combined = ELEMENT_RULES[said.combination](said.combination_options, rows)
+            shard[: len(combined)] = combined
+        else:
+            self.rows = rows
 
     def scatter(self, item: Collective, gradient: torch.Tensor, shard: torch.Tensor) -> Steps:
         """Add up every shard on its owner, in place of a reduce-scatter. ``gradient``: that of the whole unit, flat."""
@@ -137,14 +167,15 @@ class UnitCodecs:
         self._count(entry).add_(1)
         return DrawKey(seed=self.seed, step=number, entry=entry, rank=place, exchange=number)
 
-    def _run(self, legs: Legs[list[torch.Tensor]], items: Sequence[Collective]) -> Legwork:
+    def _run(self, legs: Legs[Result], items: Sequence[Collective]) -> Generator[LegWork, None, Result]:
         """Run legs over the process group; each is yielded after it has started."""
         transport, received = GroupTransport(self.communicator, items), None
         while True:
             try:
                 leg = next(legs) if received is None else legs.send(received)
             except StopIteration as stopped:
-                return list(stopped.value)
+                result: Result = stopped.value
+                return result
             work = LegWork(transport.start(leg))
             yield work
             received = work.result()

@@ -14,33 +14,22 @@ import torch
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
-from meshwright.program.synchronisation.exact_entries import entries_by_axis
+from meshwright.program.synchronisation.exact_entries import combined_entry, entries_by_axis
 from meshwright.program.synchronisation.exchange_weights import DATA_AXES
 from meshwright.program.synchronisation.islands import on_both_meshes
-from meshwright.program.synchronisation.unit_legs import stretch_places, unit_shard, unit_shards
+from meshwright.program.synchronisation.unit_legs import stretch_places
 from meshwright.runtime.comm.process_groups import EXPERT_RANKS
-from meshwright.runtime.state.shard_pieces import places_of
+from meshwright.runtime.synchronisation.codecs.codec import States
 from meshwright.runtime.synchronisation.draw_key import DrawKey
-from meshwright.runtime.synchronisation.encoded_shards import EncodedShards
 from meshwright.runtime.synchronisation.encoded_sum import EncodedSum
-from meshwright.runtime.synchronisation.leg import run_in_process
+from meshwright.runtime.synchronisation.gathered_rows import gathered_rows
+from meshwright.runtime.synchronisation.leg import Legs, run_in_process
+from meshwright.runtime.synchronisation.participation import Participation
+from meshwright.runtime.verify.reference_combination import combined
+from meshwright.runtime.verify.reference_units import Tensors, VirtualUnit
 
-WIDE = torch.float64
-CPU = torch.device("cpu")
-Tensors = Mapping[str, torch.Tensor]
 Replica = tuple[int, int]
 """Indices along dp_replicate and dp_shard."""
-
-
-@dataclass
-class VirtualUnit:
-    """A unit of a virtual rank, with its codecs by entry."""
-
-    plan: UnitPlan
-    place: int
-    sums: dict[int, EncodedSum] = field(default_factory=dict)
-    shards: dict[tuple[int, str], EncodedShards] = field(default_factory=dict)
-    count: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -50,23 +39,20 @@ class VirtualReductions:
     program: Program
     ranks: Sequence[int]
     seed: int = 0
+    participation: Participation = field(default_factory=Participation)
 
     def __post_init__(self) -> None:
         program = self.program
+        self.combined = combined_entry(program.synchronise)
+        self.rows: dict[tuple[int, str], torch.Tensor] = {}
         self.numbers = {
             state: entries_by_axis(program.synchronise, program.loose, state)
             for state in ("gradient", "parameter")
         }
         self.units: dict[int, list[VirtualUnit]] = {}
         for rank in self.ranks:
-            held = RankUnits(program, rank)
-            self.units[rank] = [
-                VirtualUnit(
-                    unit, held.place_in(unit.layout.mesh.shard, unit.part) if unit.layout.parts > 1 else 0
-                )
-                for unit in held.distinct()
-                if unit.trained
-            ]
+            trained = (unit for unit in RankUnits(program, rank).distinct() if unit.trained)
+            self.units[rank] = [VirtualUnit(program, rank, unit, self.seed) for unit in trained]
 
     def replica_of(self, rank: int) -> Replica:
         """Return the replica whose sequences a rank has."""
@@ -93,34 +79,48 @@ class VirtualReductions:
         finished_steps: int,
     ) -> None:
         """Replace a rank's own shard of a unit by what others decode."""
-        shards = self._shards(unit, entry, "parameter")
+        shards = unit.shards(entry, "parameter")
         key = DrawKey(seed=self.seed, step=finished_steps, entry=entry, rank=unit.place)
-        flat = _flat(unit.plan, tensors)
+        flat = unit.flat(tensors)
         spans = list(unit.plan.layout.spans(unit.place))
         numbers = shards.numbers[unit.place]
         for number, (name, of, _) in zip(numbers, spans, strict=True):
             start = unit.plan.layout.places[name].start
             here = slice(start + of.start, start + of.stop)
             flat[here] = shards.roundtrip(number, flat[here], key)
-        _put(unit.plan, flat, found, [(name, of) for name, of, _ in spans])
+        unit.put(flat, found)
 
     def reduce(self, gradients: Mapping[Replica, Tensors]) -> dict[str, torch.Tensor]:
-        """Return the sum of all replicas' gradients, as the plan's codecs leave it."""
+        """Return the sum or combination of all replicas' gradients, as the plan's codecs leave it."""
+        self.rows.clear()
         total = {name: torch.zeros_like(tensor) for name, tensor in next(iter(gradients.values())).items()}
         values: dict[tuple[int, str], torch.Tensor] = {}
         for rank in self.ranks:
             for unit in self.units[rank]:
-                values[rank, unit.plan.name] = self._contribution(rank, unit.plan, gradients)
+                values[rank, unit.plan.name] = self._contribution(rank, unit, gradients)
         self._scatter_and_sum(values)
+        said = None if self.combined is None else self.program.synchronise[self.combined]
+        if said is None or not said.takes_rows:
+            self._put_all(values, total)
+            return total
+        replicas, factor = self.program.group_size((said.axis,)), self.participation.row_factor
+        rows = []
+        for place in self.participation.arrived(replicas):
+            rows.append({name: torch.zeros_like(tensor) for name, tensor in total.items()})
+            self._put_all({key: factor(replicas) * of[place] for key, of in self.rows.items()}, rows[-1])
+        return combined(said, rows)
+
+    def _put_all(self, values: Mapping[tuple[int, str], torch.Tensor], total: Tensors) -> None:
+        """Write every rank's own shard of flat units into whole tensors."""
         for rank in self.ranks:
             for unit in self.units[rank]:
-                spans = [(name, of) for name, of, _ in unit.plan.layout.spans(unit.place)]
-                _put(unit.plan, values[rank, unit.plan.name], total, spans)
-        return total
+                unit.put(values[rank, unit.plan.name], total)
 
-    def _contribution(self, rank: int, unit: UnitPlan, gradients: Mapping[Replica, Tensors]) -> torch.Tensor:
+    def _contribution(
+        self, rank: int, unit: VirtualUnit, gradients: Mapping[Replica, Tensors]
+    ) -> torch.Tensor:
         """Return what a rank computes of a unit, flat."""
-        return torch.stack([_flat(unit, gradients[of]) for of in self._computed(rank, unit)]).sum(0)
+        return torch.stack([unit.flat(gradients[of]) for of in self._computed(rank, unit.plan)]).sum(0)
 
     def _computed(self, rank: int, unit: UnitPlan) -> tuple[Replica, ...]:
         """Return the replicas whose gradients of a unit a rank computes."""
@@ -191,7 +191,7 @@ class VirtualReductions:
     ) -> None:
         legs = []
         for unit, rank in zip(units, group, strict=True):
-            shards = self._shards(unit, entry, "gradient")
+            shards = unit.shards(entry, "gradient")
             flat = values[rank, unit.plan.name]
             stretches = [
                 flat[place]
@@ -199,9 +199,9 @@ class VirtualReductions:
                 for place in stretch_places(unit.plan, part)
             ]
             item = Collective("all-to-all", (), 0, "")
-            legs.append(shards.reduce(item, stretches, self._key(unit, entry, unit.place)))
+            legs.append(shards.reduce(item, stretches, unit.key(entry, unit.place)))
         for unit, rank, sums in zip(units, group, run_in_process(legs), strict=True):
-            _store(unit, values[rank, unit.plan.name], sums)
+            unit.store(values[rank, unit.plan.name], sums)
 
     def _sums(
         self,
@@ -210,56 +210,22 @@ class VirtualReductions:
         entry: int,
         values: dict[tuple[int, str], torch.Tensor],
     ) -> None:
-        legs = []
+        legs: list[Legs[list[torch.Tensor] | torch.Tensor]] = []
+        kept: dict[int, tuple[EncodedSum, States]] = {}
         for index, (unit, rank) in enumerate(zip(units, group, strict=True)):
-            said = self.program.synchronise[entry].compress
-            own = unit_shard(self.program, rank, unit.plan)
-            sums = unit.sums.setdefault(entry, EncodedSum(said, own, len(group), WIDE, CPU, self.seed))
-            flat = values[rank, unit.plan.name]
+            sums, weights = unit.encoded_sum(entry, len(group)), self.participation.of(len(group))
+            flat = values[rank, unit.plan.name] * bool(weights[index])
             stretches = [flat[place] for place in stretch_places(unit.plan, unit.place)]
-            legs.append(sums.legs(sums.begin(stretches, [1.0] * len(group), self._key(unit, entry, index))))
+            if not weights[index]:
+                kept[index] = sums, sums.kept_by_late()
+            pending = sums.begin(stretches, weights, unit.key(entry, index))
+            rows = self.program.synchronise[entry].takes_rows
+            legs.append(gathered_rows(sums, pending) if rows else sums.legs(pending))
         for unit, rank, found in zip(units, group, run_in_process(legs), strict=True):
-            _store(unit, values[rank, unit.plan.name], found)
-
-    def _key(self, unit: VirtualUnit, entry: int, place: int) -> DrawKey:
-        number = unit.count[entry] = unit.count.get(entry, -1) + 1
-        return DrawKey(seed=self.seed, step=number, entry=entry, rank=place, exchange=number)
-
-    def _shards(self, unit: VirtualUnit, entry: int, state: str) -> EncodedShards:
-        said = self.program.synchronise[entry].compress
-        assert said is not None
-        if (entry, state) not in unit.shards:
-            made = (unit_shards(unit.plan), unit.place, WIDE, CPU, self.seed)
-            unit.shards[entry, state] = EncodedShards(said, *made)
-        return unit.shards[entry, state]
-
-
-def _store(unit: VirtualUnit, flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
-    for place, part in zip(stretch_places(unit.plan, unit.place), parts, strict=True):
-        flat[place] = part
-
-
-def _flat(unit: UnitPlan, tensors: Tensors) -> torch.Tensor:
-    """Return a unit's tensors as a rank of tensor parallelism holds them, flat and padded."""
-    flat = torch.zeros(unit.layout.size, dtype=WIDE)
-    for tensor in unit.layout.tensors:
-        part = tensors[tensor.name].detach()[places_of(tensor.cuts, tensor.whole_shape)]
-        local = torch.zeros(tensor.shape, dtype=WIDE)
-        local[tuple(slice(0, n) for n in part.shape)] = part
-        place = unit.layout.places[tensor.name]
-        flat[place.start : place.stop] = local.flatten()
-    return flat
-
-
-def _put(unit: UnitPlan, flat: torch.Tensor, whole: Tensors, spans: Sequence[tuple[str, slice]]) -> None:
-    """Write spans of a flat unit into whole tensors."""
-    tensors = {tensor.name: tensor for tensor in unit.layout.tensors}
-    for name, of in spans:
-        tensor, place = tensors[name], unit.layout.places[name]
-        here = places_of(tensor.cuts, tensor.whole_shape)
-        local = torch.zeros(tensor.shape, dtype=WIDE)
-        inner = tuple(slice(0, n) for n in whole[name][here].shape)
-        local[inner] = whole[name][here]
-        line = local.flatten()
-        line[of] = flat[place.start + of.start : place.start + of.stop]
-        whole[name][here] = line.view(tensor.shape)[inner]
+            if isinstance(found, list):
+                unit.store(values[rank, unit.plan.name], found)
+            else:
+                self.rows[rank, unit.plan.name] = unit.flat_rows(found)
+        for sums, states in kept.values():
+            for name, state in states.items():
+                sums.states()[name].copy_(state)

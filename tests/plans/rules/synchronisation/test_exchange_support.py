@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from plan_cases import DENSE, changed, cluster, graph, short_plan
 
+from meshwright.model.router import Routing
 from meshwright.plans.forms.conversion import expand
 from meshwright.plans.rules.check_plan import check_plan
 from meshwright.plans.rules.rule_input import RuleInput
@@ -17,11 +18,14 @@ from meshwright.stack.load import load_stack
 
 ENTRY = {"state": "parameter", "over": "dp_replicate"}
 LAYOUT = {"dp_replicate": 32, "tp": 2}
+MOVING = Routing(scores="sigmoid", correction_speed=0.001)
+MEDIAN = {"state": "gradient", "over": "dp_replicate", "combine": "median"}
 
 
 def plan(entry=ENTRY, layout=None, **keys):
     keys = {"sharding": "none", "stack": "generic"} | keys
-    return expand(short_plan(layout or LAYOUT, synchronise=(entry,), **keys), DENSE)
+    entries = entry if isinstance(entry, tuple) else (entry,)
+    return expand(short_plan(layout or LAYOUT, synchronise=entries, **keys), DENSE)
 
 
 def case(this, architecture=DENSE):
@@ -34,7 +38,11 @@ def case(this, architecture=DENSE):
         ({"over": ("dp_replicate", "dp_shard")}, {}, "over"),
         ({"with": "pairs"}, {}, "with"),
         ({"with": {"graph": "ring"}}, {}, "with"),
+        ({"with": {"quorum": 3}}, {}, "with"),
         ({"combine": {"trimmed_mean": 1}}, {}, "combine"),
+        ({"combine": "median"}, {}, "combine"),
+        ({"state": "gradient", "combine": {"stale": {"power": 0.5}}}, {}, "combine"),
+        ({"state": "gradient", "with": {"server": {"arrivals": 4}}}, {}, "with"),
         ({"every": "never"}, {}, "every"),
         ({"every": {"probability": 0.1}}, {}, "every.probability"),
         ({"state": "first_moment"}, {"dtypes": {"first_moment": "bf16"}}, "state"),
@@ -110,10 +118,18 @@ PARTS = {
         layout={"dp_shard": 32, "cp": 2},
         sharding="zero1",
     ),
-    "encoded gradients of a tied table on two pipeline ranks": lambda: plan(
+    "encoded or combined gradients of a tied table on two pipeline ranks": lambda: plan(
         {"state": "gradient", "over": "dp_replicate", "compress": {"quantise": "int8"}},
         layout={"pp": 2, "dp_replicate": 32},
     ),
+    "combined gradients that are reduced several times in a step": lambda: plan(
+        MEDIAN, layout={"dp_replicate": 8, "dp_shard": 8}, sharding="zero3", gather="per-layer"
+    ),
+    "combined gradients and another entry of gradients": lambda: plan(
+        (MEDIAN, {"state": "gradient", "over": "dp_shard", "compress": {"top_k": 0.1}}),
+        layout={"dp_replicate": 8, "dp_shard": 8},
+    ),
+    "late replicas and routers": lambda: plan(MEDIAN | {"with": {"quorum": 6}}),
     "several chains of stages": lambda: plan(
         layout={"pp": 2, "dp_replicate": 32}, pipeline={"schedule": "dualpipe", "virtual_stages": 2}
     ),
@@ -124,6 +140,8 @@ PARTS = {
 def test_parts_of_plans_are_refused(part):
     refused = PARTS[part]()
     architecture = replace(DENSE, tied_embeddings="tied" in part)
+    if "routers" in part:
+        architecture = replace(DENSE, numerics=replace(DENSE.numerics, routing=MOVING))
     (problem,) = parts_of_plans(case(refused, architecture))
     assert problem.field == "synchronise"
     assert problem.rule.startswith(part)

@@ -37,6 +37,17 @@ FULL = [
             {"lsh": {}},
         )
     ),
+    *(
+        entry(combine=combine)
+        for combine in (
+            {"trimmed_mean": 1},
+            {"krum": 1},
+            {"flag": {"rank": 2}},
+            {"coded": {"tolerate": 1, "burst": 1, "window": 2, "stragglers": 3}},
+        )
+    ),
+    entry(**{"with": {"quorum": 3}}),
+    entry(**{"with": {"quorum": "dynamic"}}),
     entry(outer={"sgd": {"lr": 1.0}}),
     entry(outer={"momentum": {"lr": 1.0, "clip": 1.0}}),
     entry(outer={"nesterov": {"lr": 0.7}}),

@@ -7,6 +7,7 @@ from math import prod
 from meshwright.errors import Problem
 from meshwright.plans.forms.long import ExpertGrid
 from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.plans.rules.synchronisation.combination_rules import COMBINATION_RULES
 from meshwright.plans.rules.synchronisation.exchange_rules import entry_problems, only_codec
 from meshwright.plans.rules.synchronisation.numbers_and_names import legal_number
 from meshwright.plans.synchronisation.compression import Budget
@@ -133,12 +134,13 @@ def states_of_the_optimizer(case: RuleInput) -> Found:
 
 
 def experts_within_islands(case: RuleInput) -> Found:
-    """Keep the experts' mesh inside each island: ranks of a loose axis are the same in both meshes."""
+    """Keep the experts' mesh inside each island or combined replica: its ranks are the same in both meshes."""
     mesh = case.layout.experts
     if case.arch.moe is None or mesh is None:
         return
     for field, entry in by_field(case):
-        if entry.state != "parameter" or entry.axis not in loose(case):
+        apart = entry.state == "parameter" and entry.axis in loose(case)
+        if not apart and not (entry.state == "gradient" and entry.axis != "ep" and entry.combines):
             continue
         axis, own = entry.axis, EXPERT_AXES[entry.axis]
         degree, copies = case.degrees[axis], getattr(mesh, own)
@@ -228,4 +230,5 @@ AXIS_RULES: tuple[Rule, ...] = (
     layers_of_the_model,
     encoded_layers,
     low_ranks_encode,
+    *COMBINATION_RULES,
 )

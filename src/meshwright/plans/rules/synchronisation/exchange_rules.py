@@ -18,7 +18,9 @@ EVERY_STEP = {
     "gradient": "gradients are exchanged in every step",
     "expert_token": "tokens travel in every pass",
 }
-"""States that only a codec applies to."""
+"""States that are exchanged inside a step."""
+SPOKEN = {"gradient": "compress, combine and with", "expert_token": "compress"}
+"""The keys that apply to them."""
 
 
 def entry_problems(field: str, entry: Synchronisation) -> Iterator[Problem]:
@@ -29,19 +31,19 @@ def entry_problems(field: str, entry: Synchronisation) -> Iterator[Problem]:
 
 
 def only_codec(
-    field: str, entry: Synchronisation, because: str, keys: tuple[str, ...] = ()
+    field: str, entry: Synchronisation, because: str, spoken: str = "compress"
 ) -> Iterator[Problem]:
-    """Yield the keys of an entry to which only ``compress`` applies that differ from their defaults."""
-    for key in keys or ("every", "fragments", "delay", "own", "merge", "weigh", "outer", "keep"):
+    """Yield the keys of an entry besides the ``spoken`` ones that differ from their defaults."""
+    for key in ("every", "fragments", "delay", "own", "merge", "weigh", "outer", "keep"):
         value, default = getattr(entry, key), Synchronisation.model_fields[key].default
         if value != default and not (key == "outer" and entry.outer_in_full is None):
-            rule = f"{because}: only compress may be said"
+            rule = f"{because}: only {spoken} may be said"
             yield Problem(f"{field}.{key}", _shown(value), rule, f"take {key} out")
 
 
 def _every_step(field: str, entry: Synchronisation) -> Iterator[Problem]:
     if entry.state in EVERY_STEP:
-        yield from only_codec(field, entry, EVERY_STEP[entry.state])
+        yield from only_codec(field, entry, EVERY_STEP[entry.state], SPOKEN[entry.state])
 
 
 def _moments(field: str, entry: Synchronisation) -> Iterator[Problem]:

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from meshwright.errors import Problem
+from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.long import NOT_YET
 from meshwright.plans.rules.rule_input import Rule, RuleInput
+from meshwright.plans.synchronisation.combination import ALL, MEAN, Combination, Partners
+from meshwright.plans.synchronisation.exchange_text import file_data
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import NEVER, PeriodRule, Synchronisation
 from meshwright.schedules.choice import validates_afterwards
@@ -59,10 +62,21 @@ def _lists(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
 
 
 def _partners(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
-    if entry.partners is not None:
-        yield "with", entry.partners, "an exchange with some of the ranks", "take with out"
-    if entry.combine is not None:
-        yield "combine", entry.combine, "another combination than the weighted mean", "take combine out"
+    of_gradients, partners, combine = entry.state == "gradient", entry.partners, entry.combine
+    quorum = of_gradients and isinstance(partners, Partners) and partners.written == ("quorum",)
+    quorum = False  # LATER
+    if of_gradients and entry.coded is not None:
+        yield "combine", _shown(combine), "a code", "take combine out"  # LATER
+    if partners not in (None, ALL) and not quorum:
+        yield "with", _shown(partners), "an exchange with some of the ranks", "take with out"
+    stale = isinstance(combine, Combination) and "stale" in combine.written
+    if combine not in (None, MEAN) and (stale or not of_gradients):
+        rule = "weights by staleness" if stale else f"another combination of {entry.state}s than the mean"
+        yield "combine", _shown(combine), rule, "take combine out"
+
+
+def _shown(part: object) -> object:
+    return file_data(part) if isinstance(part, Strict) else part
 
 
 def _periods(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
@@ -149,9 +163,35 @@ def _shards_of_sequences(case: RuleInput) -> object:
 
 
 def _two_tables(case: RuleInput) -> object:
-    encoded = any(e.state == "gradient" and e.compress is not None for e in case.plan.synchronise)
+    gradients = [entry for entry in case.plan.synchronise if entry.state == "gradient"]
+    encoded = any(entry.compress is not None or entry.combines for entry in gradients)
     apart = case.arch.tied_embeddings and case.pp > 1 and case.plan.choice.form is None
     return encoded and apart and f"pp = {case.pp}"
+
+
+def _combining(case: RuleInput) -> list[Synchronisation]:
+    return [entry for entry in case.plan.synchronise if entry.state == "gradient" and entry.combines]
+
+
+def _reduced_often(case: RuleInput) -> object:
+    plan, cut = case.plan, case.stack.cuts_parameters(case.plan.sharding)
+    if not _combining(case):
+        return None
+    if cut and plan.gather in ("per-layer", "per-unit"):
+        return f"gather: {plan.gather}"
+    each = case.pp == 1 and plan.sharding in case.stack.reduces_each_micro_batch
+    return each and f"sharding: {plan.sharding}"
+
+
+def _two_combined(case: RuleInput) -> object:
+    gradients = [entry for entry in case.plan.synchronise if entry.state == "gradient"]
+    return _combining(case) and len(gradients) > 1 and f"{len(gradients)} of them"
+
+
+def _late_routers(case: RuleInput) -> object:
+    late = any(entry.lacks_late_replicas for entry in _combining(case))
+    routing = case.arch.numerics.routing
+    return late and routing is not None and bool(routing.correction_speed) and "corrections that move"
 
 
 NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
@@ -163,7 +203,10 @@ NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "an optimizer without backward passes": _forward_only,
     "an optimizer of whole matrices with sharded states": _whole_matrices,
     "encoded exchanges of what cp shards too": _shards_of_sequences,
-    "encoded gradients of a tied table on two pipeline ranks": _two_tables,
+    "encoded or combined gradients of a tied table on two pipeline ranks": _two_tables,
+    "combined gradients that are reduced several times in a step": _reduced_often,
+    "combined gradients and another entry of gradients": _two_combined,
+    "late replicas and routers": _late_routers,
     "several chains of stages": lambda case: case.plan.pipeline.chains > 1 and case.plan.choice.name,
 }
 """Parts of a plan with the value that is refused; nothing where there is none."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from meshwright.errors import Problem, nearest
+from meshwright.plans.synchronisation.combination import ALL, DYNAMIC, NAMED_RULES, SCHEMES
 from meshwright.plans.synchronisation.compression import FORMATS, PATTERNS, ROUNDINGS
 from meshwright.plans.synchronisation.outer_optimizer import OUTERS
 from meshwright.plans.synchronisation.synchronisation import (
@@ -78,6 +79,14 @@ NUMBERS: Mapping[str, NumberRule] = {
     "compress.lsh.width": _whole(1, 16),
     "compress.lsh.distinct": _share("0.2"),
     "compress.bucket": _whole(1, 1024),
+    "combine.trimmed_mean": _whole(0, 1),
+    "combine.krum": _whole(0, 1),
+    "combine.flag.rank": _whole(1, 2),
+    "combine.coded.tolerate": _whole(0, 1),
+    "combine.coded.burst": _whole(1, 1),
+    "combine.coded.window": _whole(1, 2),
+    "combine.coded.stragglers": _whole(1, 1),
+    "with.quorum": _whole(1, 6),
     "outer.momentum.clip": _positive("1.0"),
     "outer.momentum.momentum": _momentum("0.9"),
     "outer.nesterov.momentum": _momentum("0.9"),
@@ -95,6 +104,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "keep": HOMES,
     "fragments.pattern": FRAGMENT_PATTERNS,
     "outer": (NO_OUTER,),
+    "combine": NAMED_RULES,
+    "combine.coded.scheme": SCHEMES,
+    "with": (ALL, "pairs"),
+    "with.quorum": (DYNAMIC,),
     "compress.quantise": FORMATS,
     "compress.rounding": ROUNDINGS,
     "compress.cast": CASTS,
@@ -105,6 +118,9 @@ ALIKE = 0.6
 MEANT = {
     "outer": (*OUTERS, NO_OUTER),
     "every": ("a whole number", "{qsr: {base: 4, alpha: 0.0175}}"),
+    "combine": ("mean", "median", "{trimmed_mean: 1}", "{krum: 1}", "{flag: {rank: 2}}"),
+    "with": (ALL, "{quorum: 6}"),
+    "with.quorum": ("a whole number", DYNAMIC),
 }
 """What may stand in the place of a name of these keys."""
 
