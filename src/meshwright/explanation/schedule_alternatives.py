@@ -6,7 +6,7 @@ from typing import Any
 
 from meshwright.explanation.one_step_alternatives import kept_stages, tried
 from meshwright.explanation.plan_difference import ExplainedPlan, PlanDifference
-from meshwright.plans.layers.plan_of_layout import sequences_together
+from meshwright.plans.layers.plan_of_layout import micro_batches_of
 from meshwright.schedules.choice import ScheduleChoice
 from meshwright.search.nearby.one_choice_changes import schedule_steps
 from meshwright.units import format_bytes, format_seconds
@@ -82,7 +82,7 @@ def schedule_alternatives(subject: ExplainedPlan) -> ScheduleAlternatives:
     return ScheduleAlternatives(
         choice=choice,
         ranks=long.pipeline.ranks,
-        micro_batches=subject.setting.workload.computed_sequences // sequences_together(long),
+        micro_batches=micro_batches_of(long, subject.setting.workload.computed_sequences),
         bubble_s=forecast.parts["bubble"],
         step_s=forecast.step_s,
         activations_bytes=forecast.ledger["activations"],

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from meshwright.model.graph import Block
 from meshwright.model.operators.operator_types import LowRank
-from meshwright.plans.synchronisation.synchronisation import Synchronisation
+from meshwright.plans.synchronisation.synchronisation import Synchronisation, shares_per_replica
 from meshwright.program.layouts.table_transfers import TableTransfer, table_transfers
 from meshwright.program.model_states.bidirectional_gradient_reduction import MIRRORED
 from meshwright.program.model_states.hidden_matrices import MATRICES
@@ -243,7 +243,8 @@ def rank_items(program: Program, rank: int, block: int, kind: PassKind) -> tuple
 def sequences_of_step(program: Program) -> int:
     """Sequences of a step, each counted once."""
     part = program.parts[0]
-    return part.sequences_together * program.micro_batches // program.stack.optimizer.passes_of_a_sequence
+    repeated = program.stack.optimizer.passes_of_a_sequence * shares_per_replica(program.synchronise)
+    return part.sequences_together * program.micro_batches // repeated
 
 
 def table_ends(program: Program) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -18,6 +18,13 @@ RULES = {
     "krum": combined(combine={"krum": 0}),
     "flag": combined(combine={"flag": {"rank": 2}}),
     "median of int8": combined(combine="median", compress={"quantise": "int8", "bucket": 64}),
+    "quorum": combined(**{"with": {"quorum": 2}}),
+    "dynamic quorum of medians": combined(combine="median", **{"with": {"quorum": "dynamic"}}),
+    "quorum of the largest": combined(
+        compress={"top_k": 0.1, "error_feedback": True}, **{"with": {"quorum": 2}}
+    ),
+    "cyclic code": combined(combine={"coded": {"tolerate": 1}}),
+    "repetition code": combined(combine={"coded": {"tolerate": 2}}),
     "krum of the largest": combined(
         combine={"krum": 0}, compress={"top_k": 0.1, "error_feedback": True, "layers": "0..1"}
     ),
@@ -37,7 +44,14 @@ def combine_plan(rule, cut):
 
 
 PLANS = [(rule, cut) for rule in RULES for cut in THREE]
+CODES = ("cyclic code", "repetition code")
 QUICK = (
+    ("quorum", "pp"),
+    ("quorum", "ep"),
+    ("dynamic quorum of medians", "tp"),
+    ("quorum of the largest", "replicas"),
+    ("cyclic code", "zero1"),
+    ("repetition code", "tp"),
     ("median", "replicas"),
     ("trimmed mean", "dp_shard"),
     ("krum", "pp"),

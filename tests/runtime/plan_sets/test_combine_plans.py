@@ -1,7 +1,7 @@
 """Plans that combine gradients compute what one process computes, and exchange the Program's bytes."""
 
 import pytest
-from combine_plans import PLANS, QUICK, RULES, THREE, combine_plan
+from combine_plans import CODES, PLANS, QUICK, RULES, THREE, combine_plan
 
 from meshwright.runtime.verify.run_case import run_case
 
@@ -17,7 +17,7 @@ def test_ranks_combine_what_one_process_combines(of):
     assert entry.exchanges == 3
     assert entry.logged == entry.predicted
     assert entry.logged_bytes > 0
-    assert outcome.from_exact.value > 1e-6
+    assert outcome.from_exact.value < 1e-9 if of[0] in CODES else outcome.from_exact.value > 1e-6
 
 
 def test_there_are_plans_for_every_rule_and_cut():

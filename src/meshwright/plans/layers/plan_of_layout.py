@@ -5,6 +5,7 @@ Rules and lowering read each layout in this way, with its own states, gathers an
 
 from meshwright.plans.forms.long import Layout, LongPlan
 from meshwright.plans.layers.layer_assignment import parse_layer_key
+from meshwright.plans.synchronisation.synchronisation import shares_per_replica
 
 MOST_LAYERS = 10**6
 """More than any model has."""
@@ -64,6 +65,11 @@ def sequences_together(plan: LongPlan) -> int:
     if shares:
         return max(1, sum(shares[0]))
     return plan.pipeline.micro_batch * max(replicas(layout) for layout in plan.layouts.values())
+
+
+def micro_batches_of(plan: LongPlan, sequences: int) -> int:
+    """Return the micro-batches of a step of so many computed sequences; coded gradients repeat them."""
+    return sequences // sequences_together(plan) * shares_per_replica(plan.synchronise)
 
 
 def uneven_batches(plan: LongPlan) -> bool:

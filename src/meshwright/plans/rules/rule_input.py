@@ -15,6 +15,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.plans.forms.long import Grid, Layout, LongPlan
 from meshwright.plans.layers.plan_of_layout import sequences_together
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.synchronisation.synchronisation import shares_per_replica
 from meshwright.stack.stack import Stack
 from meshwright.workload.optimizers import OPTIMIZERS
 from meshwright.workload.workload import Workload
@@ -100,7 +101,7 @@ class RuleInput:
         workload = self.workload
         if workload is None or workload.global_batch % self.sequences_at_once:
             return None
-        return workload.global_batch // self.sequences_at_once
+        return workload.global_batch // self.sequences_at_once * shares_per_replica(self.plan.synchronise)
 
 
 Rule = Callable[[RuleInput], Iterator[Problem]]

@@ -183,6 +183,18 @@ class Synchronisation(Strict):
         return ("first_moment", "second_moment") if self.state == "optimizer" else (self.state,)
 
 
+def combined_entry(entries: Iterable[Synchronisation]) -> int | None:
+    """Return the number of the entry of gradients with a rule or a quorum; a legal plan has one at most."""
+    return next((n for n, said in enumerate(entries) if said.state == "gradient" and said.combines), None)
+
+
+def shares_per_replica(entries: Iterable[Synchronisation]) -> int:
+    """Return the shares of a batch that each replica computes: several where gradients are coded."""
+    codes = (entry.coded for entry in entries if entry.state == "gradient" and entry.coded is not None)
+    tolerated = next((code.tolerate for code in codes), None)
+    return 1 + int(tolerated or 0)
+
+
 def exchanged_between_steps(entries: Iterable[Synchronisation], loose: Collection[str]) -> tuple[int, ...]:
     """Return the numbers of entries whose exchanges stand behind the optimizer's step, in the order in which they act.
 

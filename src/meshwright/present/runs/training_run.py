@@ -23,6 +23,8 @@ def render_trained(data: dict[str, Any]) -> None:
         out.print(f"Held-out loss {found['loss']:.4f} behind step {found['step']} ({found['tokens']} tokens)")
     if losses and data["dropped_choices"] is not None:
         out.print(f"Experts had no place for {percent(data['dropped_choices'])} of the choices")
+    if data["sequences_not_seen"] is not None:
+        out.print(f"Late replicas left out {data['sequences_not_seen']} sequences")
     if losses:
         out.print(
             f"Measured  [bold]{format_seconds(data['step_time_s'])}[/bold] per step, "

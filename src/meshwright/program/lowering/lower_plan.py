@@ -21,7 +21,7 @@ from meshwright.model.transforms.vocabulary_parallel import with_vocabulary_para
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import Recompute
 from meshwright.plans.layers.layout_by_layer import layouts_by_block
-from meshwright.plans.layers.plan_of_layout import sequences_together
+from meshwright.plans.layers.plan_of_layout import micro_batches_of
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.synchronisation.plan_axes import encoded_apart, loose_axes_of_plan
 from meshwright.play.in_flight import most_in_flight
@@ -89,7 +89,7 @@ def lower(
     parts = plan_parts(plan, model, layouts, cluster, workload, stack)
     stages = place_stages(plan, model)
     sections = stages + shares(model, len(stages), ranks)
-    micro_batches = workload.computed_sequences // sequences_together(plan)
+    micro_batches = micro_batches_of(plan, workload.computed_sequences)
     step = _step_plan(plan, model, parts, sections, micro_batches, workload, stack)
     schedule = _schedule(plan, micro_batches, workload, times)
     host = _host_states(plan, step, model.architecture)

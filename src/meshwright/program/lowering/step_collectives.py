@@ -19,7 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from meshwright.plans.synchronisation.combination import OF_WHOLE_GRADIENTS
-from meshwright.plans.synchronisation.synchronisation import Synchronisation, exchanged_between_steps
+from meshwright.plans.synchronisation.synchronisation import (
+    Synchronisation,
+    combined_entry,
+    exchanged_between_steps,
+)
 from meshwright.program.layouts.table_transfers import TableEnds, busiest_elements, table_transfers
 from meshwright.program.local_shape import LocalShape, Mode
 from meshwright.program.lowering.optimizer_post_validation import norm_axes, sums_on, with_validation
@@ -41,7 +45,7 @@ from meshwright.program.model_states.state_elements import Elements
 from meshwright.program.pass_items import Collective, on_part
 from meshwright.program.program import TABLE_PIECES, Stage
 from meshwright.program.program_parts import ProgramParts
-from meshwright.program.synchronisation.exact_entries import combined_entry, entries_by_axis, with_entries
+from meshwright.program.synchronisation.exact_entries import entries_by_axis, with_entries
 from meshwright.program.synchronisation.islands import ISLAND, island_size, on_both_meshes
 from meshwright.schedules.action import MAKE_GRADIENTS, SYNCHRONISATIONS, Action, ActionLists, Kind
 from meshwright.schedules.dependencies import StageChains

@@ -22,11 +22,6 @@ def entries_by_axis(entries: Iterable[Synchronisation], loose: Collection[str], 
     return found | {EXPERT_AXES[axis]: number for axis, number in found.items() if axis in EXPERT_AXES}
 
 
-def combined_entry(entries: Iterable[Synchronisation]) -> int | None:
-    """Return the number of the entry of gradients with a rule or a quorum; a legal plan has one at most."""
-    return next((n for n, said in enumerate(entries) if said.state == "gradient" and said.combines), None)
-
-
 def with_entries(items: Iterable[Collective], numbers: Mapping[str, int]) -> tuple[Collective, ...]:
     """Return collectives with those over axes of entries marked; sums over several axes are cut."""
     return tuple(part for item in items for part in _cut(item, numbers)) if numbers else tuple(items)

@@ -4,13 +4,17 @@ import torch
 
 from meshwright.program.program import Program
 from meshwright.program.synchronisation.exchange_weights import DATA_AXES
-from meshwright.runtime.batch.batch_sharding import sequence_indices
+from meshwright.program.synchronisation.replica_arrivals import late_replicas
+from meshwright.runtime.batch.batch_sharding import own_sequences
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
 
 
 def labels_by_replica(program: Program, labels: torch.Tensor) -> torch.Tensor | None:
-    """Return how many ``labels`` (sequence, position) count, by (dp_replicate, dp_shard); None without islands."""
-    if not program.loose:
+    """Return how many ``labels`` (sequence, position) count, by (dp_replicate, dp_shard).
+
+    None if neither islands nor late replicas need them. Of coded gradients, each replica's own share counts.
+    """
+    if not program.loose and late_replicas(program) is None:
         return None
     part = program.parts[0]
     by_sequence = (labels != IGNORED).sum(1)
@@ -18,7 +22,7 @@ def labels_by_replica(program: Program, labels: torch.Tensor) -> torch.Tensor | 
     others = tuple(axis for axis in part.grid.order if axis not in DATA_AXES)
     for ranks in part.grid.groups(others):
         place = part.grid.coordinates(int(ranks[0]))
-        rows = [row for rows in sequence_indices(program, part, int(ranks[0])) for row in rows]
+        rows = own_sequences(program, part, int(ranks[0]))
         counts[place["dp_replicate"], place["dp_shard"]] = by_sequence[rows].sum()
     return counts
 

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from meshwright.program.program import Program
 from meshwright.program.program_parts import Part
-from meshwright.runtime.batch.batch_sharding import rank_positions, sequence_indices
+from meshwright.runtime.batch.batch_sharding import rank_positions, replica_shares, sequence_indices
 from meshwright.runtime.batch.document_packing import Packing
 from meshwright.runtime.executor.operator_call import MicroBatch
 from meshwright.runtime.kernels.vocabulary.sharded_softmax import IGNORED
@@ -84,12 +84,17 @@ def _of_part(
 
     further = [batch.ahead(places) for places in range(1, next_token_layers(program) + 1)]
 
-    def made(rows: Sequence[int]) -> MicroBatch:
+    def made(rows: Sequence[int], factor: float) -> MicroBatch:
         packed = packing(rows)
         main, *ahead = (
-            MicroBatch(own(of.tokens, rows), own(of.labels, rows), divisor, packed)
+            MicroBatch(own(of.tokens, rows), own(of.labels, rows), divisor / factor, packed)
             for of in (batch, *further)
         )
         return replace(main, further=tuple(ahead), encoder=read(rows))
 
-    return [made(rows) for rows in sequence_indices(program, part, rank)]
+    shares = replica_shares(program, part, rank)
+    each = program.micro_batches // len(shares)
+    return [
+        made(rows, shares[m // each % len(shares)].factor)
+        for m, rows in enumerate(sequence_indices(program, part, rank))
+    ]

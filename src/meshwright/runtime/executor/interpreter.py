@@ -132,6 +132,7 @@ class Interpreter:
         """
         self.states.begin_step(lr_factor)
         self.states.synchroniser.begin_step(labels)
+        self.states.arrivals.begin_step(self.states.optimizer.step, labels)
         self.walk(batches)
         shares = self.vocabulary.running if self.vocabulary else None
         assert not any((self.running, self.results, shares)), "passes were left over"
@@ -157,7 +158,8 @@ class Interpreter:
         self.hear(action, "begin")
         if action.kind in PASS_KINDS:
             self.leaving.before_pass()
-        ACTIONS[action.kind](self, action)
+        late = action.kind in PASS_KINDS and self.states.arrivals.stops()
+        (_leave_out if late else ACTIONS[action.kind])(self, action)
         if action.kind in PASS_KINDS:
             self.states.reductions.after_pass()
         self.hear(action, "end")
@@ -184,13 +186,13 @@ class Interpreter:
         """B: run I and W together."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        self._give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(action, stage, m)))
+        self.give(stage, m, self.running.pop((stage, m)).backward(self._gradient_for(action, stage, m)))
 
     def input_gradient(self, action: Action) -> None:
         """I: compute the gradient of the stage's input for the previous stage."""
         stage, m = _pass_of(action)
         self.states.ready(stage)
-        self._give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(action, stage, m)))
+        self.give(stage, m, self.running[stage, m].input_gradient(self._gradient_for(action, stage, m)))
 
     def weight_gradient(self, action: Action) -> None:
         """W: compute the weight gradients that I has left."""
@@ -210,7 +212,8 @@ class Interpreter:
             return self.results.pop(("B", stage, m))
         return self.vocabulary.take(action) if self.vocabulary else None
 
-    def _give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
+    def give(self, stage: int, m: int, gradient: torch.Tensor | None) -> None:
+        """Keep the gradient of a stage's input for the previous stage, and free what no pass needs any more."""
         if not self.program.ways.is_first(stage):
             assert gradient is not None
             self.results["B", stage - 1, m] = gradient
@@ -249,20 +252,39 @@ def finish_validation(interpreter: Interpreter) -> StepResult | None:
     return interpreter.states.result
 
 
+def _leave_out(interpreter: Interpreter, action: Action) -> None:
+    """Make no pass, since the rank's replica is late: pass zeros on, and drop what a pass before has kept."""
+    stage, m = _pass_of(action)
+    if action.kind == "F":
+        interpreter.results.pop(("F", stage, m), None)
+        if not interpreter.program.ways.is_last(stage):
+            interpreter.results["F", stage + 1, m] = interpreter.plan.message_buffer().zero_()
+        return
+    if action.kind != "I":
+        interpreter.running.pop((stage, m), None)
+    if action.kind != "W":
+        interpreter.results.pop(("B", stage, m), None)
+        interpreter.give(stage, m, interpreter.plan.message_buffer().zero_())
+
+
 def _vocabulary(interpreter: Interpreter, action: Action) -> None:
     assert interpreter.vocabulary is not None, action
     interpreter.vocabulary.run(action)
 
 
 def _offload(interpreter: Interpreter, action: Action) -> None:
-    run = interpreter.running[_pass_of(action)]
+    run = interpreter.running.get(_pass_of(action))
+    if run is None:
+        return  # the replica is late: the pass was left out
     run.offload()
     interpreter.leaving.begun.append(run)
 
 
 def _reload(interpreter: Interpreter, action: Action) -> None:
     interpreter.leaving.let_go()
-    interpreter.running[_pass_of(action)].reload()
+    run = interpreter.running.get(_pass_of(action))
+    if run is not None:
+        run.reload()
 
 
 def _validate(interpreter: Interpreter, action: Action) -> None:
@@ -288,7 +310,7 @@ ACTIONS: Mapping[Kind, Callable[[Interpreter, Action], None]] = {
     "RECV_B": Interpreter.receive,
     "GATHER": lambda interpreter, action: interpreter.states.gather(action),
     "FREE": lambda interpreter, action: interpreter.states.free(action),
-    "REDUCE": lambda interpreter, action: interpreter.states.reductions.begin(action),
+    "REDUCE": lambda interpreter, action: interpreter.states.reduce(action),
     "REDUCE_MIRRORED": lambda interpreter, action: interpreter.states.reductions.mirrored(action),
     "REDUCE_TIED": lambda interpreter, action: interpreter.states.reductions.tied(action),
     "NORM": lambda interpreter, action: interpreter.states.reduce_norm(action),

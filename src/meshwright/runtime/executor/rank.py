@@ -16,6 +16,7 @@ from meshwright.model.graph import ModelGraph
 from meshwright.model.named_tensors import runnable_numerics
 from meshwright.plans.synchronisation.periods import LearningRates
 from meshwright.program.program import Program
+from meshwright.program.synchronisation.replica_arrivals import late_replicas
 from meshwright.runtime.comm.communicator import Communicator, connected
 from meshwright.runtime.executor.interpreter import Interpreter
 from meshwright.runtime.executor.rank_plan import RankPlan, rank_plan
@@ -27,6 +28,7 @@ from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_lifecycle import StepStates
 from meshwright.runtime.state.shard_pieces import local_part
 from meshwright.runtime.state.step_options import StepOptions
+from meshwright.runtime.synchronisation.arrival_agreement import agreed_arrivals
 
 CPU_THREADS = 1
 """Threads of a rank on a CPU; ranks are added instead."""
@@ -38,7 +40,8 @@ class Job:
 
     ``timeout_s`` is how long an operation may wait for its partners. Without ``accelerated``, ranks compute on the CPU.
     ``seed`` is that of the noise of parameters and of random choices of codecs. ``rates`` are the learning rates of the
-    run, which rules of ``synchronise`` need.
+    run, which rules of ``synchronise`` need. ``measures_arrivals``: replicas are late if they are late on real
+    processes; else it follows from a seed.
     """
 
     program: Program
@@ -49,6 +52,7 @@ class Job:
     accelerated: bool = True
     seed: int = 0
     rates: LearningRates | None = None
+    measures_arrivals: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,11 @@ def rank_of(job: Job, place: Place, store: dist.Store, tensors: Mapping[str, tor
     )
     _agree(job.program, store, place)
     communicator = connected(place.rank, job.program, device, job.timeout_s)
-    yield loaded_rank(job, place, communicator, tensors)
+    rank, late = loaded_rank(job, place, communicator, tensors), late_replicas(job.program)
+    if job.measures_arrivals and late is not None:
+        agreed = agreed_arrivals(store, job.program, late, place.rank)
+        rank.interpreter.states.arrivals.arrivals = agreed
+    yield rank
     dist.barrier()  # no rank may close a connection that another still uses
     dist.destroy_process_group()
 

@@ -14,7 +14,8 @@ class StepMetrics:
     ``grad_norm`` is the norm before clipping; ``tokens`` all that the run has been trained on, including this step;
     ``tokens_per_s`` the rate of all devices together; ``memory_bytes`` the peak of allocated tensors so far, on the
     rank with the largest peak; ``time_s`` the seconds since 1970 at the end of the step; ``waited_s`` the seconds of
-    the step in which rank 0 waited for other ranks.
+    the step in which rank 0 waited for other ranks. ``sequences_not_seen`` are those of late replicas, whose gradients
+    and losses do not count.
     """
 
     step: int
@@ -29,11 +30,12 @@ class StepMetrics:
     time_s: float
     loss_islands: tuple[float, ...] | None = None
     waited_s: float | None = None
+    sequences_not_seen: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the metrics as JSON-ready data; numbers that are not finite become null, with their names listed."""
         data = asdict(self)
-        for name in ("loss_islands", "waited_s"):
+        for name in ("loss_islands", "waited_s", "sequences_not_seen"):
             if data[name] is None:
                 del data[name]
         return finite(data) | {"origin": "measured"}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from meshwright.plans.synchronisation.synchronisation import combined_entry
 from meshwright.program.lowering.step_collectives import PRODUCT_BYTES
 from meshwright.program.pass_items import Collective
-from meshwright.program.synchronisation.exact_entries import combined_entry
 from meshwright.runtime.executor.rank_plan import RankPlan
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.synchronisation.combine import WEIGHT_RULES, products_of, weighted_sum

@@ -26,6 +26,7 @@ from meshwright.runtime.state.gradient_reduction import GradientReductions
 from meshwright.runtime.state.optimizer import Optimizer
 from meshwright.runtime.state.parameter_update import refresh
 from meshwright.runtime.state.post_validation import PostValidation, StepResult
+from meshwright.runtime.synchronisation.arrivals import StepParticipation
 from meshwright.runtime.synchronisation.rank_exchange_steps import Synchroniser
 from meshwright.schedules.action import Action
 
@@ -62,12 +63,17 @@ class StepStates:
     changes: BaseChanges = field(init=False)
     synchroniser: Synchroniser = field(init=False)
     combination: GradientCombination = field(init=False)
+    arrivals: StepParticipation = field(init=False)
 
     def __post_init__(self) -> None:
         self.reductions = GradientReductions(self.plan)
         self.changes = BaseChanges(self.plan)
         self.synchroniser = Synchroniser(self.plan, self.optimizer)
-        self.combination = GradientCombination(self.plan, self.optimizer, self.synchroniser.participation)
+        participation = self.synchroniser.participation
+        self.combination = GradientCombination(self.plan, self.optimizer, participation)
+        place = self.plan.program.parts[0].grid.coordinates(self.plan.communicator.rank)
+        own = place["dp_replicate"], place["dp_shard"]
+        self.arrivals = StepParticipation(self.plan.program, own, participation)
         overlap = self.plan.program.steps_overlap
         self.speculation = PostValidation(self.plan, self.optimizer) if overlap else None
         self.renew()
@@ -115,15 +121,24 @@ class StepStates:
             if unit.communicator.part.mode.gather in LISTED:
                 unit.free()
 
+    def reduce(self, action: Action) -> None:
+        """Start to reduce the gradients of a stage, of the replicas that count."""
+        self.arrivals.settle(self.optimizer.step)
+        self.reductions.begin(action)
+
     def reduce_norm(self, action: Action) -> None:
         """Sum the squares of gradients and the losses over all ranks that the Program names."""
+        self.arrivals.settle(self.optimizer.step)
         self.reductions.end()
         items = self.plan.program.collectives.get((None, "NORM"), ())
         for item in items:
             if item.what == PRODUCTS:
                 self.combination.finish(item)
         squares = self.optimizer.squares()
-        self.sums = torch.stack([squares, squares.new_tensor(0.0) + self.loss + self.plan.tally.loss])
+        loss, weight = squares.new_tensor(0.0), self.arrivals.own_weight
+        if weight:
+            loss = loss + weight * (self.loss + self.plan.tally.loss)
+        self.sums = torch.stack([squares, loss])
         for item in items:
             if item.what != PRODUCTS:
                 self.plan.communicator.start(item, self.sums, NORM_BYTES // 2).wait()

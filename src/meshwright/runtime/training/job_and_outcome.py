@@ -78,8 +78,9 @@ class Outcome:
     ``checkpoint_blocked_s`` and ``checkpoint_lasted_s`` are medians: how long the run waited for a checkpoint,
     and how long it took to save one. ``device`` is ``cpu`` or the accelerator driver's name of it,
     ``device_bytes`` its memory. ``memory_bytes`` is the largest peak of allocated tensors on any rank, None on
-    CPUs, whose allocator does not count. ``dropped`` is the share of routers' choices that exceeded an expert's
-    capacity. ``faults`` are those that were detected, ``members`` the changes of the run's ranks.
+    CPUs, whose allocator does not count. ``sequences_not_seen`` are those of late replicas, None if all wait for all.
+    ``dropped`` is the share of routers' choices that exceeded an expert's capacity. ``faults`` are those that were
+    detected, ``members`` the changes of the run's ranks.
     """
 
     device: str
@@ -96,5 +97,6 @@ class Outcome:
     checkpoint_blocked_s: float | None = None
     checkpoint_lasted_s: float | None = None
     dropped: float | None = None
+    sequences_not_seen: int | None = None
     faults: tuple[Fault, ...] = ()
     members: tuple[Members, ...] = ()

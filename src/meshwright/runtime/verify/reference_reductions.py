@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from meshwright.plans.synchronisation.synchronisation import combined_entry
 from meshwright.program.pass_items import Collective
 from meshwright.program.program import Program
 from meshwright.program.rank_units.rank_units import RankUnits, UnitPlan
-from meshwright.program.synchronisation.exact_entries import combined_entry, entries_by_axis
+from meshwright.program.synchronisation.exact_entries import entries_by_axis
 from meshwright.program.synchronisation.exchange_weights import DATA_AXES
 from meshwright.program.synchronisation.islands import on_both_meshes
 from meshwright.program.synchronisation.unit_legs import stretch_places

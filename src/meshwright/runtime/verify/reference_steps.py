@@ -13,11 +13,18 @@ from meshwright.program.synchronisation.encoded_program import (
     encodes_inside_steps,
     micro_batches_reduced_together,
 )
+from meshwright.program.synchronisation.exchange_weights import DATA_AXES
 from meshwright.program.synchronisation.islands import islands
-from meshwright.runtime.batch.batch_sharding import sequence_indices
+from meshwright.program.synchronisation.replica_arrivals import (
+    arrival_weights,
+    late_replicas,
+    replica_labels,
+)
+from meshwright.runtime.batch.batch_sharding import replica_shares, sequence_indices
 from meshwright.runtime.batch.label_counts import labels_by_replica
 from meshwright.runtime.reference.decoder import reference_choices, reference_corrections, reference_loss
 from meshwright.runtime.reference.feedforward import Sending
+from meshwright.runtime.synchronisation.arrivals import SeededArrivals
 from meshwright.runtime.verify.reference_base_changes import changed_base, own_products, replica_parts
 from meshwright.runtime.verify.reference_exchanges import VirtualIslands
 from meshwright.runtime.verify.reference_optimizer import ReferenceOptimizer
@@ -98,6 +105,8 @@ class _Replica:
         program = trial.program
         self.ranks = ranks or tuple(range(program.parts.ranks))
         self.reductions = VirtualReductions(program, self.ranks) if encodes_inside_steps(program) else None
+        self.late = late_replicas(program)
+        self.arrivals = None if self.late is None else SeededArrivals(self.late)
 
     def step(self, whole: Batch) -> None:
         """Take a step."""
@@ -127,24 +136,47 @@ class _Replica:
         rows = {
             reductions.replica_of(rank): list(sequence_indices(program, part, rank)) for rank in self.ranks
         }
+        factors = {
+            reductions.replica_of(rank): [share.factor for share in replica_shares(program, part, rank)]
+            for rank in self.ranks
+        }
+        weights = self._weights(reductions, whole)
         seen = reductions.seen(self.tensors, self.optimizer.steps)
         losses = []
         for first in range(0, program.micro_batches, together):
             found = {}
             for replica, of_replica in rows.items():
-                own = [row for of in of_replica[first : first + together] for row in of]
                 tensors = {name: tensor.detach().clone() for name, tensor in seen.items()}
                 trained = _trained(trial, tensors)
-                sending = trial.sending and replace(trial.sending, scopes=trial.sending.scopes[own])
-                share = together / (len(rows) * program.micro_batches)
-                loss = _loss_of(trial, tensors, whole.of(own), counted, sending, share)
-                loss.backward()
-                losses.append(loss.detach())
+                batches = of_replica[first : first + together]
+                each = len(batches) // len(factors[replica])
+                for place, factor in enumerate(factors[replica]):
+                    own = [row for of in batches[place * each : (place + 1) * each] for row in of]
+                    sending = trial.sending and replace(trial.sending, scopes=trial.sending.scopes[own])
+                    share = each / (len(rows) * program.micro_batches) * len(factors[replica])
+                    loss = factor * _loss_of(trial, tensors, whole.of(own), counted, sending, share)
+                    loss.backward()
+                    losses.append(weights[replica] * loss.detach())
                 found[replica] = {name: _gradient(tensor) for name, tensor in trained.items()}
             for name, gradient in reductions.reduce(found).items():
                 own_grad = self.trained[name].grad
                 self.trained[name].grad = gradient if own_grad is None else own_grad + gradient
         return torch.stack(losses).sum()
+
+    def _weights(self, reductions: VirtualReductions, whole: Batch) -> dict[tuple[int, int], float]:
+        """Return the weight of each replica's loss, and set the weights of a step's reductions."""
+        program, late = self.trial.program, self.late
+        places = {reductions.replica_of(rank) for rank in self.ranks}
+        if late is None or self.arrivals is None:
+            return dict.fromkeys(places, 1.0)
+        table = labels_by_replica(program, whole.labels)
+        assert table is not None
+        labels = replica_labels(program, late.said.axis, table.tolist(), min(places))
+        reductions.participation.take(
+            arrival_weights(late, labels, self.arrivals.settle(self.optimizer.steps))
+        )
+        at = DATA_AXES.index(late.said.axis)
+        return {place: reductions.participation.weights[place[at]] for place in places}
 
     def value(self, state: str, name: str) -> torch.Tensor:
         """Return a parameter or a moment, which may be changed."""

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.errors import RunError
+from meshwright.plans.synchronisation.synchronisation import shares_per_replica
 from meshwright.program.program import Program
 from meshwright.program.synchronisation.encoded_program import encodes_inside_steps
 from meshwright.program.synchronisation.islands import islands
@@ -214,7 +215,9 @@ def model_of(program: Program, everyone: Sequence[Record]) -> Tensors:
 def _from_exact(trial: VerifyCase, everyone: Sequence[Record]) -> Error:
     """Return the largest difference of the model from that of exact data parallelism, in one process."""
     found = model_of(trial.program, everyone)
-    without = replace(trial.program, synchronise=(), loose=())
+    program = trial.program
+    once = program.micro_batches // shares_per_replica(program.synchronise)
+    without = replace(program, synchronise=(), loose=(), micro_batches=once)
     exact = reference_steps(replace(trial, program=without, exact=True))
     expected = {name: tensor for name, tensor in exact.parameters.items() if name in found}
     return tensor_error(found, expected) if found else Error(float("inf"), "")

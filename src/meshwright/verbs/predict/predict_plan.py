@@ -8,7 +8,7 @@ from meshwright.errors import InputError, Problem
 from meshwright.plans.forms.conversion import shorten_ignoring_layers
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import ShortPlan
-from meshwright.plans.layers.plan_of_layout import sequences_together
+from meshwright.plans.layers.plan_of_layout import micro_batches_of
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.resolve import Resolved
 from meshwright.plans.setting import Setting
@@ -131,7 +131,7 @@ def expected_time(resolved: Resolved) -> list[str]:
 def check_playable(resolved: Resolved) -> None:
     """Refuse to play a step that would take minutes and gigabytes."""
     pipeline, workload = resolved.long.pipeline, resolved.setting.workload
-    micro_batches = workload.computed_sequences // sequences_together(resolved.long)
+    micro_batches = micro_batches_of(resolved.long, workload.computed_sequences)
     passes = 2 * micro_batches * len(pipeline.placement)
     if passes > MAX_PASSES:
         stages = len(pipeline.placement)

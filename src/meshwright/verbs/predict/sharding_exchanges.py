@@ -6,7 +6,7 @@ from meshwright.cost.plan_report import group_of
 from meshwright.cost.synchronisation.exchange_rows import IN_STEPS, ExchangeSummary
 from meshwright.cost.synchronisation.exchanges_in_steps import StepExchanges, program_exchanges, step_rows
 from meshwright.cost.synchronisation.group_exchanges import group_exchanges
-from meshwright.plans.layers.plan_of_layout import sequences_together
+from meshwright.plans.layers.plan_of_layout import micro_batches_of
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.resolve import Resolved
 from meshwright.result import Report
@@ -36,7 +36,7 @@ def with_sharding_exchanges(report: Report, resolved: Resolved) -> Report:
 
 def _passes(resolved: Resolved) -> int:
     plan, workload = resolved.long, resolved.setting.workload
-    return 2 * workload.computed_sequences // sequences_together(plan) * len(plan.pipeline.placement)
+    return 2 * micro_batches_of(plan, workload.computed_sequences) * len(plan.pipeline.placement)
 
 
 def _closed_form(resolved: Resolved) -> StepExchanges | None:

@@ -207,6 +207,7 @@ def _training(grant: CheckedRun, request: RunRequest, data: "TrainingData") -> "
             accelerated=not request.cpu,
             seed=grant.options.seed,
             rates=grant.options.rates,
+            measures_arrivals=True,
         ),
         options=grant.options,
         utilisation=partial(utilisation_on, grant),

@@ -102,6 +102,7 @@ class CompletedRun:
             "load_average": self.load_average,
             "held_out": [{"step": h.step, "loss": h.loss, "tokens": h.tokens} for h in outcome.held_out],
             "dropped_choices": outcome.dropped,
+            "sequences_not_seen": outcome.sequences_not_seen,
             "data": dict(self.data),
             "output": str(self.grant.options.output),
             "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),

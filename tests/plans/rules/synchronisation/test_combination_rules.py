@@ -92,7 +92,7 @@ BAD = [
 
 @pytest.mark.parametrize(("entry", "key", "rule"), BAD, ids=[str(entry) for entry, _, _ in BAD])
 def test_bad_entries_are_named_with_their_rule(entry, key, rule):
-    (problem,) = problems(entry)
+    (problem,) = (one for one in problems(entry) if one.severity == "error")
     assert problem.field == f"synchronise.0.{key}"
     assert rule in problem.rule
     assert problem.suggestion
@@ -109,6 +109,15 @@ def test_rules_over_sharded_gradients_are_refused():
         assert problems({"over": "dp_shard"} | entry, layout=layout) == []
 
 
+def test_cyclic_codes_have_their_worst_condition_number_as_a_warning():
+    (problem,) = problems(coded(tolerate=2))
+    assert problem.severity == "warning"
+    assert "condition number 9.49 at worst" in problem.rule
+    assert problems(coded(tolerate=1), layout={"dp_replicate": 8}) == []
+    (problem,) = problems(coded(tolerate=1), layout={"dp_replicate": 64 * 7})
+    assert problem.field == "synchronise.0.combine.coded"
+
+
 def test_experts_of_a_combined_replica_are_its_own():
     layout = {"dp_replicate": 4, "dp_shard": 16, "ep": 32}
     (problem,) = problems({"combine": "median"}, layout=layout, arch=SPARSE)
@@ -118,5 +127,5 @@ def test_experts_of_a_combined_replica_are_its_own():
 
 def test_every_rule_has_a_case():
     sharded = case({"over": "dp_shard", "combine": "median"}, {"dp_shard": 64}, sharding="zero1")
-    bad = [sharded, *(case(entry) for entry, _, _ in BAD)]
+    bad = [sharded, case(coded(tolerate=1)), *(case(entry) for entry, _, _ in BAD)]
     assert all(any(list(rule(one)) for one in bad) for rule in COMBINATION_RULES)

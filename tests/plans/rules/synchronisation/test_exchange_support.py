@@ -42,6 +42,14 @@ def case(this, architecture=DENSE):
         ({"combine": {"trimmed_mean": 1}}, {}, "combine"),
         ({"combine": "median"}, {}, "combine"),
         ({"state": "gradient", "combine": {"stale": {"power": 0.5}}}, {}, "combine"),
+        (
+            {
+                "state": "gradient",
+                "combine": {"coded": {"scheme": "m-sgc", "burst": 1, "window": 2, "stragglers": 1}},
+            },
+            {},
+            "combine.coded.scheme",
+        ),
         ({"state": "gradient", "with": {"server": {"arrivals": 4}}}, {}, "with"),
         ({"every": "never"}, {}, "every"),
         ({"every": {"probability": 0.1}}, {}, "every.probability"),
@@ -128,6 +136,11 @@ PARTS = {
     "combined gradients and another entry of gradients": lambda: plan(
         (MEDIAN, {"state": "gradient", "over": "dp_shard", "compress": {"top_k": 0.1}}),
         layout={"dp_replicate": 8, "dp_shard": 8},
+    ),
+    "late replicas and a vocabulary that is spread over the pipeline": lambda: plan(
+        MEDIAN | {"with": {"quorum": 6}},
+        layout={"pp": 2, "dp_replicate": 32},
+        pipeline={"schedule": {"name": "1f1b", "vocabulary": "vocab-1"}},
     ),
     "late replicas and routers": lambda: plan(MEDIAN | {"with": {"quorum": 6}}),
     "several chains of stages": lambda: plan(

@@ -14,10 +14,14 @@ from meshwright.plans.synchronisation.combination import (
     Combination,
     Partners,
 )
+from meshwright.plans.synchronisation.gradient_code import gradient_code
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import AXES, Synchronisation
 
 GRADIENT = "gradient"
+TOLERATE = "combine.coded.tolerate"
+MOST_CODED = 64
+"""Replicas up to which the conditions of codes are known."""
 LINEAR = ("low_rank", "sketch")
 """Codecs whose messages are summed before they are decoded."""
 OF_SEQUENTIAL = ("burst", "window", "stragglers")
@@ -131,6 +135,23 @@ def keys_that_exclude_each_other(case: RuleInput) -> Found:
             yield Problem(f"{field}.compress", ", ".join(codecs), rule, "take compress out")
 
 
+def conditions_of_codes(case: RuleInput) -> Found:
+    """Warn of the rounding of cyclic codes: report the worst condition number of the rows that arrive."""
+    for field, entry in _combining(case):
+        replicas, coded = case.degrees[entry.axis], entry.coded
+        if coded is None or coded.tolerate is None or not legal_number(TOLERATE, coded.tolerate):
+            continue
+        if 0 < coded.tolerate < replicas <= MOST_CODED:
+            code = gradient_code(replicas, int(coded.tolerate))
+            if not code.repeats:
+                rule = f"a cyclic code of {replicas} replicas has condition number {code.worst_condition:.3g} at worst"
+                hint = f"groups of tolerate + 1 that divide {replicas} have 1"
+                yield Problem(f"{field}.{TOLERATE}", coded.tolerate, rule, hint, "warning")
+        elif replicas > MOST_CODED:
+            rule = f"codes of up to {MOST_CODED} replicas have been tried; {entry.axis} = {replicas}"
+            yield Problem(f"{field}.combine.coded", replicas, rule, "fewer replicas, or quorum")
+
+
 def _said(entry: Synchronisation) -> str:
     return entry.combination if entry.combine is not None else "quorum"
 
@@ -157,4 +178,5 @@ COMBINATION_RULES: tuple[Rule, ...] = (
     one_rule,
     counts_of_replicas,
     keys_that_exclude_each_other,
+    conditions_of_codes,
 )

@@ -6,7 +6,7 @@ from meshwright.errors import Problem
 from meshwright.plans.files.strict_types import Strict
 from meshwright.plans.forms.long import NOT_YET
 from meshwright.plans.rules.rule_input import Rule, RuleInput
-from meshwright.plans.synchronisation.combination import ALL, MEAN, Combination, Partners
+from meshwright.plans.synchronisation.combination import ALL, MEAN, PLAIN_CODE, Combination, Partners
 from meshwright.plans.synchronisation.exchange_text import file_data
 from meshwright.plans.synchronisation.plan_axes import sharded_axes
 from meshwright.plans.synchronisation.synchronisation import NEVER, PeriodRule, Synchronisation
@@ -64,9 +64,9 @@ def _lists(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
 def _partners(case: RuleInput, entry: Synchronisation) -> Iterator[Refusal]:
     of_gradients, partners, combine = entry.state == "gradient", entry.partners, entry.combine
     quorum = of_gradients and isinstance(partners, Partners) and partners.written == ("quorum",)
-    quorum = False  # LATER
-    if of_gradients and entry.coded is not None:
-        yield "combine", _shown(combine), "a code", "take combine out"  # LATER
+    if of_gradients and entry.coded is not None and entry.coded.scheme != PLAIN_CODE:
+        rule = f"{entry.coded.scheme} ends a gradient rounds later, for several jobs in turn; outside of simulations it"
+        yield "combine.coded.scheme", entry.coded.scheme, rule, "coded: {tolerate: 1}"
     if partners not in (None, ALL) and not quorum:
         yield "with", _shown(partners), "an exchange with some of the ranks", "take with out"
     stale = isinstance(combine, Combination) and "stale" in combine.written
@@ -189,9 +189,18 @@ def _two_combined(case: RuleInput) -> object:
 
 
 def _late_routers(case: RuleInput) -> object:
-    late = any(entry.lacks_late_replicas for entry in _combining(case))
+    late = [entry for entry in _combining(case) if entry.lacks_late_replicas]
     routing = case.arch.numerics.routing
-    return late and routing is not None and bool(routing.correction_speed) and "corrections that move"
+    if not late or routing is None:
+        return None
+    if routing.correction_speed:
+        return "corrections that move"
+    return routing.balance is not None and late[0].coded is not None and "losses that balance experts"
+
+
+def _late_vocabulary(case: RuleInput) -> object:
+    late = any(entry.lacks_late_replicas for entry in _combining(case))
+    return late and case.plan.choice.form is not None and case.plan.choice.vocabulary
 
 
 NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
@@ -207,6 +216,7 @@ NOT_SUPPORTED: Mapping[str, Callable[[RuleInput], object]] = {
     "combined gradients that are reduced several times in a step": _reduced_often,
     "combined gradients and another entry of gradients": _two_combined,
     "late replicas and routers": _late_routers,
+    "late replicas and a vocabulary that is spread over the pipeline": _late_vocabulary,
     "several chains of stages": lambda case: case.plan.pipeline.chains > 1 and case.plan.choice.name,
 }
 """Parts of a plan with the value that is refused; nothing where there is none."""
