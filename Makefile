@@ -21,7 +21,7 @@ RUNS_OPTION = $(if $(RUNS),--runs $(RUNS))
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart train test check proof refit refit-serving parsers synchronise recover format docs docs-site clean
+.PHONY: help quickstart train test check proof refit refit-serving parsers synchronise recover stragglers format docs docs-site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ synchronise: $(RUN) ## rewrite the page of systems that communicate less: figure
 
 recover: $(DEV) ## rewrite the page of recovery: checkpoints between plans; a second call resumes
 	PYTHONPATH=src $(BIN)/python benchmarks/recover.py --write
+
+stragglers: $(DEV) ## rewrite the page of wrong and late replicas: rules, quorums, codes; a second call resumes
+	PYTHONPATH=src $(BIN)/python benchmarks/stragglers.py --write
 
 format: $(DEV) ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Keep the result of every part of the page of recovery, so that a second call resumes."""
+"""Keep the result of every part of a page, that of recovery or another one, so that a second call resumes."""
 
 import json
 import sys
@@ -9,11 +9,11 @@ from typing import Any
 KEPT = Path(__file__).parents[2] / ".cache" / "recover"
 
 
-def kept(name: str, make: Callable[[], Any]) -> Any:
+def kept(name: str, make: Callable[[], Any], folder: Path = KEPT) -> Any:
     """Return the result of a part, made now or by an earlier call."""
-    path = KEPT / f"{name}.json"
+    path = folder / f"{name}.json"
     if not path.exists():
-        KEPT.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(make()), encoding="utf-8")
         print(f"done: {name}", file=sys.stderr, flush=True)
     return json.loads(path.read_text(encoding="utf-8"))

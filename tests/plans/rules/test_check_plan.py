@@ -372,7 +372,14 @@ def test_every_rule_names_field_equation_and_remedy(plan, about, field, rule, su
     assert any(f == field and rule in r and suggestion in s for f, r, s in found), found
 
 
-FURTHER = ("exchange_support", "axis_rules", "state_share", "state_space_layers", "states_in_chunks")
+FURTHER = (
+    "exchange_support",
+    "axis_rules",
+    "combination_rules",
+    "state_share",
+    "state_space_layers",
+    "states_in_chunks",
+)
 WITH_OWN_TEST_FILES = ("adapters", "encoder_models", "forward_only", "recompute_by_stack", *FURTHER)
 """Modules whose rules have their cases in test files of their own."""
 

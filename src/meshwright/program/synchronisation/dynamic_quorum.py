@@ -1,28 +1,30 @@
 """Choose how many replicas a step waits for from measured arrivals: dynamic backup workers (arXiv 2004.14696). Pure.
 
-With the k-th arrival after T(k) seconds, k is chosen to make gain(k)/E[T(k)] largest. For steps of size 1/L of a loss
-that is L-smooth, the expected decrease with k gradients of variance V each is (‖∇F‖² − V/k)/2L (the paper's bound), so
+With the k-th arrival after T(k) seconds, k is chosen to make gain(k)/E[T(k)] largest. For steps of size η of a loss
+that is L-smooth, with k gradients of variance V each, the expected decrease is at least (η − L·η²/2)·‖∇F‖² − L·η²·V/2k (the
+paper's bound), so relative to exact gradients
 
-    gain(k) = 1 − (V/‖∇F‖²)/k,
+    gain(k) = 1 − noise/k with noise = L·η/(2 − L·η) · V/‖∇F‖².
 
-where V/‖∇F‖² is estimated by the caller, or ``NOISE`` without an estimate. E[T(k)] is the mean of the last ``WINDOW``
-steps in which the k-th arrival was seen. Steps see no arrivals behind their quorum, so the first ``FIRST`` steps, and
-later every ``EXPLORES``-th, wait for all.
+The caller sets ``noise`` if it can estimate it; else it is ``NOISE``: η = 1/L, and a variance as large as the squared
+gradient. E[T(k)] is the mean of the last ``WINDOW`` steps in which the k-th arrival was seen. Steps see no arrivals
+behind their quorum. So the first ``FIRST`` steps wait for all, and later every ``EXPLORES``-th for twice as many as are
+best.
 
-Assumed: these numbers, and the step size; the paper estimates L from the losses too.
+Assumed: all these numbers; the paper estimates L from the losses, and sees late arrivals.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-WINDOW, FIRST, EXPLORES = 20, 4, 20
+WINDOW, FIRST, EXPLORES, EXPLORING = 20, 4, 20, 2
 NOISE = 1.0
 
 
 @dataclass
 class DynamicQuorum:
-    """The choice for ``replicas`` of which at least ``least`` must count; ``noise`` is V/‖∇F‖²."""
+    """The choice for ``replicas`` of which at least ``least`` must count."""
 
     replicas: int
     least: int = 1
@@ -40,8 +42,10 @@ class DynamicQuorum:
         for times, arrival in zip(self.seen, sorted(seconds), strict=False):
             times.append(arrival)
         self.steps += 1
-        explores = self.steps < FIRST or self.steps % EXPLORES == 0
-        self.quorum = self.replicas if explores else self.best
+        self.quorum = self.replicas
+        if self.steps >= FIRST:
+            factor = EXPLORING if self.steps % EXPLORES == 0 else 1
+            self.quorum = min(self.replicas, factor * self.best)
 
     @property
     def best(self) -> int:
