@@ -32,7 +32,7 @@ SGD = {"name": "sgd", "momentum": 0.9}
 FLAG_RANK = 4
 """⌈(n + 1)/2⌉, the rank that the paper takes."""
 ATTACKS = ("none", "sign flip", "noise", "small shift")
-MUST_TRAIN = ("median", "Krum", "Flag")
+MUST_TRAIN = ("median", "Krum", "Flag, normalised")
 HALF = 0.5
 """Share of the healthy run's decrease of the loss that a rule must keep where it withstands an attack."""
 
@@ -50,6 +50,7 @@ def rules(wrong: int) -> dict[str, dict[str, object]]:
         "trimmed mean": entry({"trimmed_mean": wrong}),
         "Krum": entry({"krum": wrong}),
         "Flag": entry({"flag": {"rank": FLAG_RANK}}),
+        "Flag, normalised": entry({"flag": {"rank": FLAG_RANK, "average": "normalised"}}),
     }
 
 
@@ -115,9 +116,10 @@ def attacks() -> tuple[str, bool]:
         f"1, {STEPS} steps. Losses are measured, of {len(SEEDS)} seed. `kept` is the decrease of the mean loss "
         f"of the last {LAST} steps over that of the mean without an attack. Flag's rank is {FLAG_RANK}; trimmed mean "
         "and Krum know f.\n\n" + "\n".join(lines) + "\n\n"
-        "Must be shown: with a sign flip and with noise median, Krum and Flag keep training at both f (at least "
-        f"{HALF} of the decrease) and the mean does not: **{'yes' if good else 'no'}**. The small shift is shown as it "
-        "comes."
+        "Must be shown: with a sign flip and with noise median, Krum and Flag of normalised rows keep training at both "
+        f"f (at least {HALF} of the decrease) and the mean does not: **{'yes' if good else 'no'}**. Flag of raw rows "
+        "does not withstand them: a flipped row lies in the subspace of the honest ones, where a projection keeps it, "
+        "and long noise is a direction of the subspace of rank 4. The small shift is shown as it comes."
     )
     return text, good
 

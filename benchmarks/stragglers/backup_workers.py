@@ -129,8 +129,8 @@ def backup_workers() -> tuple[str, bool]:
     text = (
         f"Simulated. Gradient descent with η = {STEP_SIZE:g} on F = ½‖w‖² (L = 1) in {DIMS} dims from "
         f"F = {START / 2:g}, gradients of variance {VARIANCE:g}; means of {len(SEEDS)} seeds. Assumed: the loss, its "
-        "noise, the arrivals and L, which the paper estimates; late workers drop their work at once. The best fixed quorum is chosen for each row "
-        "afterwards.\n\n" + "\n".join(lines) + "\n\n"
+        "noise, the arrivals and L, which the paper estimates; late workers drop their work at once. The best fixed "
+        "quorum is chosen for each row afterwards.\n\n" + "\n".join(lines) + "\n\n"
         f"The paper reports up to 3 times; the most here is {best:.2f} times."
     )
     return text, best >= 1

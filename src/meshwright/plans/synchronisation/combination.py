@@ -10,7 +10,8 @@ of the whole batch:
 ``median``        the median of each element
 ``trimmed_mean``  the mean of each element without the f smallest and the f largest values
 ``krum``          the row with the least sum of squared distances to the n − f − 2 nearest ones (arXiv 1703.02757)
-``flag``          Y·Yᵀ of the mean, Y the r-dim subspace next to the normalised rows (arXiv 2302.05865)
+``flag``          Y·Yᵀ of the mean, Y the r-dim subspace next to the normalised rows (arXiv 2302.05865); the mean is
+                  that of the ``raw`` rows, or of ``normalised`` ones
 ``coded``         the exact sum, also without the rows of s late replicas: each computes s + 1 shares of the batch
                   (arXiv 1612.03301)
 ================  ==================================================================================================
@@ -36,6 +37,9 @@ OF_WHOLE_GRADIENTS = ("krum", "flag")
 SCHEMES = ("gc", "sr-sgc", "m-sgc")
 """Gradient coding, and its two sequential forms (Krishnan et al., ICLR 2023), which are simulated only."""
 PLAIN_CODE = "gc"
+RAW, NORMALISED = "raw", "normalised"
+AVERAGES = (RAW, NORMALISED)
+"""Rows as they are, or all with their median norm."""
 ALL = "all"
 DYNAMIC = "dynamic"
 PARTNERS = ("quorum", "graph", "server", "tree")
@@ -43,9 +47,10 @@ PARTNERS = ("quorum", "graph", "server", "tree")
 
 
 class Flag(Strict):
-    """``rank``: dims of the subspace."""
+    """``rank``: dims of the subspace; ``average``: the rows whose mean is projected to it."""
 
     rank: Number
+    average: str = RAW
 
 
 class Coded(Strict):

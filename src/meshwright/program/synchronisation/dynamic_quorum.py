@@ -1,8 +1,8 @@
 """Choose how many replicas a step waits for from measured arrivals: dynamic backup workers (arXiv 2004.14696). Pure.
 
 With the k-th arrival after T(k) seconds, k is chosen to make gain(k)/E[T(k)] largest. For steps of size η of a loss
-that is L-smooth, with k gradients of variance V each, the expected decrease is at least (η − L·η²/2)·‖∇F‖² − L·η²·V/2k (the
-paper's bound), so relative to exact gradients
+that is L-smooth, with k gradients of variance V each, the expected decrease is at least (η − L·η²/2)·‖∇F‖² −
+L·η²·V/2k (the paper's bound), so relative to exact gradients
 
     gain(k) = 1 − noise/k with noise = L·η/(2 − L·η) · V/‖∇F‖².
 

@@ -35,7 +35,7 @@ def _by_rule(said: Synchronisation, matrix: torch.Tensor) -> torch.Tensor:
     if combine.krum is not None:
         return _krum(matrix, int(combine.krum))
     assert combine.flag is not None
-    return _flag(matrix, int(combine.flag.rank))
+    return _flag(matrix, int(combine.flag.rank), raw=combine.flag.average == "raw")
 
 
 def _middle(matrix: torch.Tensor) -> torch.Tensor:
@@ -63,11 +63,12 @@ def _krum(matrix: torch.Tensor, wrong: int) -> torch.Tensor:
     return matrix[scores.index(min(scores))]
 
 
-def _flag(matrix: torch.Tensor, rank: int) -> torch.Tensor:
+def _flag(matrix: torch.Tensor, rank: int, *, raw: bool) -> torch.Tensor:
     columns = (matrix / matrix.norm(dim=1, keepdim=True)).T
     weights = torch.ones(len(matrix), dtype=matrix.dtype)
     for _ in range(ROUNDS + 1):
         basis = torch.linalg.svd(columns * weights.sqrt(), full_matrices=False).U[:, :rank]
         sines = (1 - (basis.T @ columns).square().sum(0)).clamp(min=0).sqrt()
         weights = 1 / sines.clamp(min=LEAST_SINE)
-    return basis @ (basis.T @ matrix.mean(0))
+    alike = matrix if raw else columns.T * matrix.norm(dim=1).quantile(0.5)
+    return basis @ (basis.T @ alike.mean(0))

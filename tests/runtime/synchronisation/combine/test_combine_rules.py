@@ -78,6 +78,25 @@ def test_nothing_cut_and_full_rank_are_the_mean():
     torch.testing.assert_close(result("flag", given, Flag(rank=7)), given.mean(0), rtol=1e-10, atol=1e-10)
 
 
+def test_of_normalised_rows_flag_withstands_long_ones_and_flipped_ones():
+    given = rows(elements=2000)
+    honest = given[:6].mean(0)
+    for wrong in (-10 * given[6], 100 * rows(1, 2000, seed=1)[0]):
+        given[6] = wrong
+        raw, alike = (result("flag", given, Flag(rank=4, average=name)) for name in ("raw", "normalised"))
+        assert torch.cosine_similarity(raw, honest, 0) < 0.2
+        assert torch.cosine_similarity(alike, honest, 0) > 0.7
+        assert alike.norm() < 2 * honest.norm()
+
+
+def test_the_mean_of_normalised_rows_equals_the_written_one():
+    combine = {"flag": {"rank": 3, "average": "normalised"}}
+    said = Synchronisation.model_validate({"state": "gradient", "over": "dp_replicate", "combine": combine})
+    (expected,) = combined(said, [{"all": row} for row in rows()]).values()
+    found = result("flag", rows(), Flag(rank=3, average="normalised"))
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+
+
 def test_krum_returns_the_row_amid_the_others_even_if_one_is_not_finite():
     given = rows()
     given[0] = torch.inf

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from meshwright.errors import Problem, nearest
-from meshwright.plans.synchronisation.combination import ALL, DYNAMIC, NAMED_RULES, SCHEMES
+from meshwright.plans.synchronisation.combination import ALL, AVERAGES, DYNAMIC, NAMED_RULES, SCHEMES
 from meshwright.plans.synchronisation.compression import FORMATS, PATTERNS, ROUNDINGS
 from meshwright.plans.synchronisation.outer_optimizer import OUTERS
 from meshwright.plans.synchronisation.synchronisation import (
@@ -106,6 +106,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "outer": (NO_OUTER,),
     "combine": NAMED_RULES,
     "combine.coded.scheme": SCHEMES,
+    "combine.flag.average": AVERAGES,
     "with": (ALL, "pairs"),
     "with.quorum": (DYNAMIC,),
     "compress.quantise": FORMATS,

@@ -4,6 +4,10 @@ With ĝᵢ = gᵢ/‖gᵢ‖ the subspace's orthonormal basis Y minimises Σ √
 the rows, by weighted least squares: from weights 1, Y is the first r left singular vectors of the columns √wᵢ·ĝᵢ, then
 wᵢ = 1/max(√(1 − ‖Yᵀ·ĝᵢ‖²), ε). The result is Y·Yᵀ·ḡ with the mean ḡ of the raw rows, so at full rank it is the mean.
 
+A projection keeps what lies in the subspace: rows that are −10 times an honest one turn the mean of the raw rows round,
+and so does a long row that Y includes. With ``average: normalised`` ḡ is the mean of m·ĝᵢ, m the median norm, in which
+every row weighs the same; at full rank this is not the mean.
+
 Y lies in the span of the rows, so all of this needs only their products. Let N be the diagonal of norms, D that of
 weights, G the products and K = √D·N⁻¹·G·N⁻¹·√D = V·Λ·Vᵀ, of which r pairs are kept. Y is the normalised rows times
 √D·V·Λ^(−½), and the result the rows weighted by N⁻¹·√D·V·Λ⁻¹·Vᵀ·√D·N⁻¹·G·1/n.
@@ -13,7 +17,7 @@ Assumed: ``ROUNDS`` and ``LEAST_SINE`` (ε); the paper's term of pairs of rows i
 
 import torch
 
-from meshwright.plans.synchronisation.combination import Flag
+from meshwright.plans.synchronisation.combination import RAW, Flag
 
 ROUNDS = 10
 """Rounds of weighted least squares."""
@@ -32,7 +36,8 @@ def flag(options: Flag, products: torch.Tensor) -> torch.Tensor:
         sines = (1 - (cosines @ basis).square().sum(1)).clamp(min=0).sqrt()
         weights = 1 / sines.clamp(min=LEAST_SINE)
     basis = _basis(cosines, weights, rank)
-    mean = products.sum(1) / len(products) / norms
+    rows = norms if options.average == RAW else norms.quantile(0.5).expand_as(norms)
+    mean = cosines @ rows / len(products)
     return (basis @ (basis.T @ mean)) / norms
 
 
