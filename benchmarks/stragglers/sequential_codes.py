@@ -129,7 +129,7 @@ def sequential_codes() -> tuple[str, bool]:
         f"μ = {MU:g}. "
         f"Assumed: a worker becomes a straggler with probability {BECOMES_SLOW:g} in a round, stays one with "
         f"{STAYS_SLOW:g}, and then takes {SLOWER[0]:g} to {SLOWER[1]:g} times as long; a whole batch on one worker "
-        "takes b seconds, any work a. Loads are those of the paper's formulas; of decoding only the admissible patterns "
+        "takes b seconds, any work a. Loads are those of the paper's formulas; of decoding, only admissible patterns "
         "are simulated.\n\n" + "\n".join(lines) + "\n\n"
         "The paper measured 16 % less than GC on 256 workers of AWS Lambda, whose b/a it does not give in these terms: "
         f"it lies between those of the table: **{'yes' if good else 'no'}**."

@@ -32,6 +32,7 @@ from meshwright.plans.layers.layer_assignment import stage_layers
 from meshwright.plans.layers.plan_of_layout import plan_of_main_layout
 from meshwright.plans.layers.recompute_by_layer import layer_recomputes
 from meshwright.plans.setting import GivenConstants, Setting
+from meshwright.plans.synchronisation.synchronisation import shares_per_replica
 from meshwright.program.lowering.lower_plan import recomputed_model
 from meshwright.result import Report
 from meshwright.units import GIB
@@ -199,7 +200,7 @@ def _utilisations(tokens_per_s: float, plan: LongPlan, setting: Setting) -> dict
     return {
         "mfu": rate * whole,
         "mfu_causal": rate * part * seen,
-        "hfu": rate * (whole + again),
+        "hfu": rate * (whole + again) * shares_per_replica(plan.synchronise),
     }
 
 

@@ -88,6 +88,7 @@ class EmulatedStates(StepStates):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.synchroniser = self.exchanges
+        self.arrivals.late = None  # emulated replicas are equal: all of them arrive
 
     def perturb(self, action: Action) -> None:
         """Take the time of a pass over parameters."""

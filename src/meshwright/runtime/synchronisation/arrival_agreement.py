@@ -8,7 +8,7 @@ nothing. So the others wait for the pass that a late replica is in, never for it
 Ranks that exchange inside of passes, those of a replica with the same stages, must stop before the same pass. The first
 of them says so for each pass.
 
-Store keys begin with the step; those of an earlier step are deleted.
+Store keys have island and step; those of an earlier step are deleted.
 """
 
 import json
@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from meshwright.program.program import Program
 from meshwright.program.synchronisation.dynamic_quorum import DynamicQuorum
+from meshwright.program.synchronisation.islands import islands
 from meshwright.program.synchronisation.replica_arrivals import LateReplicas
 
 KEPT_STEPS = 2
@@ -27,9 +28,10 @@ KEPT_STEPS = 2
 
 @dataclass
 class AgreedArrivals:
-    """One rank's side. ``replica`` is its place on the axis, ``peers`` the ranks of its replica.
+    """One rank's side. ``replica`` is its place on the axis, ``peers`` the number of its replica's ranks.
 
-    ``together`` are those that exchange inside of its passes, this rank among them.
+    ``island`` names the ranks that decide together. ``together`` are those that exchange inside of the rank's passes,
+    this rank among them.
     """
 
     store: dist.Store
@@ -38,6 +40,7 @@ class AgreedArrivals:
     peers: int
     rank: int
     together: tuple[int, ...]
+    island: int = 0
     step: int = 0
     began: float = 0.0
     passes: int = 0
@@ -111,13 +114,14 @@ class AgreedArrivals:
             self.store.delete_key(self.keys.pop(0)[1])
 
     def _key(self, *parts: object) -> str:
-        return "/".join(map(str, ("arrivals", self.step, *parts)))
+        return "/".join(map(str, ("arrivals", self.island, self.step, *parts)))
 
 
 def agreed_arrivals(store: dist.Store, program: Program, late: LateReplicas, rank: int) -> AgreedArrivals:
     """Return a rank's side of the agreement."""
     grid, axis = program.parts[0].grid, late.said.axis
     place = grid.coordinates(rank)
-    of_replica = [r for r in range(grid.ranks) if grid.coordinates(r)[axis] == place[axis]]
+    own = next(ranks for ranks in islands(grid, program.loose) if rank in ranks)
+    of_replica = [r for r in own if grid.coordinates(r)[axis] == place[axis]]
     together = tuple(r for r in of_replica if grid.coordinates(r)["pp"] == place["pp"])
-    return AgreedArrivals(store, late, place[axis], len(of_replica), rank, together)
+    return AgreedArrivals(store, late, place[axis], len(of_replica), rank, together, min(own))
