@@ -7,7 +7,7 @@ attack                what a wrong replica sends
 ====================  ==============================================================================================
 sign flip             −10 times its own gradient
 noise                 Gaussian noise of 100 times the norm of its own gradient
-small shift           in each element the mean of all replicas' gradients minus 1.5 of their standard deviations
+small shift           in each element the mean of the honest gradients minus 1.5 of their standard deviations
 ====================  ==============================================================================================
 """
 

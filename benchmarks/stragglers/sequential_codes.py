@@ -131,7 +131,8 @@ def sequential_codes() -> tuple[str, bool]:
         f"{STAYS_SLOW:g}, and then takes {SLOWER[0]:g} to {SLOWER[1]:g} times as long; a whole batch on one worker "
         "takes b seconds, any work a. Loads are those of the paper's formulas; of decoding, only admissible patterns "
         "are simulated.\n\n" + "\n".join(lines) + "\n\n"
-        "The paper measured 16 % less than GC on 256 workers of AWS Lambda, whose b/a it does not give in these terms: "
-        f"it lies between those of the table: **{'yes' if good else 'no'}**."
+        "s, B, W and λ are assumed to be those of the paper's measurement on 256 workers of AWS Lambda, whose b/a is "
+        "not known here. It reports 16 % less than GC, which lies between the values of the table: "
+        f"**{'yes' if good else 'no'}**."
     )
     return text, good
