@@ -372,15 +372,8 @@ def test_every_rule_names_field_equation_and_remedy(plan, about, field, rule, su
     assert any(f == field and rule in r and suggestion in s for f, r, s in found), found
 
 
-FURTHER = (
-    "exchange_support",
-    "axis_rules",
-    "combination_rules",
-    "state_share",
-    "state_space_layers",
-    "states_in_chunks",
-)
-WITH_OWN_TEST_FILES = ("adapters", "encoder_models", "forward_only", "recompute_by_stack", *FURTHER)
+FURTHER = ("exchange_support", "axis_rules", "combination_rules", "state_share", "state_space_layers")
+OWN_CASES = ("adapters", "encoder_models", "forward_only", "recompute_by_stack", "states_in_chunks", *FURTHER)
 """Modules whose rules have their cases in test files of their own."""
 
 
@@ -392,7 +385,7 @@ def test_every_rule_has_a_case():
             model = graph(about.get("architecture", DENSE))
             yield RuleInput(plan, model, where, about.get("stack", STACK))
 
-    rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in WITH_OWN_TEST_FILES]
+    rules = [r for r in (*RULES, *STACK_RULES) if r.__module__.rpartition(".")[2] not in OWN_CASES]
     silent = [rule.__name__ for rule in rules if not any(list(rule(case)) for case in cases())]
     assert silent == []
 

@@ -149,7 +149,7 @@ def conditions_of_codes(case: RuleInput) -> Found:
                 yield Problem(f"{field}.{TOLERATE}", coded.tolerate, rule, hint, "warning")
         elif replicas > MOST_CODED:
             rule = f"codes of up to {MOST_CODED} replicas have been tried; {entry.axis} = {replicas}"
-            yield Problem(f"{field}.combine.coded", replicas, rule, "fewer replicas, or quorum")
+            yield Problem(f"{field}.combine.coded", replicas, rule, f"with: {{quorum: {replicas - 1}}}")
 
 
 def _said(entry: Synchronisation) -> str:
