@@ -60,6 +60,7 @@ EXAMPLES = {
     "alpha": "alpha: 0.0175",
     "budget": "budget: 4",
     "chunk": "chunk: 64",
+    "rank": "rank: 2",
     "keep": "keep: 8",
     "width": "width: 0.1",
     "lr": "lr: 0.7",
