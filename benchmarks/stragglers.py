@@ -22,15 +22,25 @@ from meshwright import __version__
 
 HERE = Path(__file__).parent
 PAGE = HERE / "stragglers.md"
-for folder in ("../benchmarks/stragglers", "../benchmarks/recover", ".", "runtime", "runtime/plan_sets"):
+for folder in (
+    "../benchmarks/stragglers",
+    "../benchmarks/recover",
+    ".",
+    "runtime",
+    "runtime/plan_sets",
+    "simulate/churn",
+    "simulate/churn/paths",
+):
     sys.path.append(str(HERE.parent / "tests" / folder))
 
 from attacks import attacks  # noqa: E402
 from backup_workers import backup_workers  # noqa: E402
 from proofs import identities, proofs  # noqa: E402
 from sequential_codes import sequential_codes  # noqa: E402
+from skip_paths import skip_paths  # noqa: E402
 from slow_rank import slow_rank  # noqa: E402
 from stragglers_kept import KEPT  # noqa: E402
+from swarm_churn import swarm_churn  # noqa: E402
 
 SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
     {
@@ -40,6 +50,8 @@ SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
         "A slow rank": slow_rank,
         "Dynamic backup workers": backup_workers,
         "Sequential gradient codes": sequential_codes,
+        "Routing around lost peers": swarm_churn,
+        "Paths that skip stages": skip_paths,
     }
 )
 """Each section's title, and what makes its text and says whether it shows what it must."""

@@ -30,3 +30,9 @@ def test_copies_that_differed_before_the_first_kept_step_are_named_with_it():
 
 def test_equal_copies_are_no_fault():
     assert not diverging(copies(()))
+
+
+def test_between_two_fingerprints_the_first_step_that_may_be_affected_counts():
+    found = copies({1}, at=12, steps=range(0, 20, 6))
+    assert diverging(found)[0].step == 7
+    assert diverging(copies({1}, at=0, steps=range(6, 20, 6)), equal_step=3)[0].step == 4

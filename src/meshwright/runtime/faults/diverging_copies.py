@@ -18,10 +18,11 @@ class Copies:
     by_name: Mapping[int, Mapping[str, int]]
 
 
-def diverging(copies: Copies) -> list[Fault]:
+def diverging(copies: Copies, equal_step: int = -1) -> list[Fault]:
     """Return a fault for each rank whose copy differs from that of most; for every rank if there is no majority.
 
-    A fault's step is the first one behind which the rank's fingerprint differs from that of most, or of any.
+    A fault's step is the first one that it may have affected: it follows the last one behind which the rank's
+    fingerprint was equal to that of most, or of any. All copies were equal behind ``equal_step``.
     """
     ranks = sorted(copies.behind)
     last = {rank: behind[max(behind)] for rank, behind in copies.behind.items()}
@@ -34,17 +35,18 @@ def diverging(copies: Copies) -> list[Fault]:
         others = majority or [other for other in ranks if last[other] != last[rank]]
         steps = sorted(set(copies.behind[rank]).intersection(*(copies.behind[other] for other in others)))
         differs = [s for s in steps if any(copies.behind[o][s] != copies.behind[rank][s] for o in others)]
-        step = _begin_of_last_run(differs, steps)
+        step = _begin_of_last_run(differs, steps, equal_step)
         found.append(
             Fault(kind="diverge", rank=rank, step=step, evidence=_evidence(copies, rank, others, step))
         )
     return found
 
 
-def _begin_of_last_run(differs: Sequence[int], steps: Sequence[int]) -> int:
-    """Return the first step from which on all fingerprints differ."""
+def _begin_of_last_run(differs: Sequence[int], steps: Sequence[int], equal_step: int) -> int:
+    """Return the step after the last one with equal fingerprints; the first that differs if none are known equal."""
     equal = [step for step in steps if step not in set(differs)]
-    return next(step for step in differs if not equal or step > equal[-1])
+    last = max([*equal, equal_step])
+    return last + 1 if last >= 0 else differs[0]
 
 
 def _evidence(copies: Copies, rank: int, others: Sequence[int], step: int) -> str:

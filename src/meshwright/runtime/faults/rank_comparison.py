@@ -20,6 +20,8 @@ from meshwright.runtime.faults.replicated_state import CopyKey, ReplicatedState,
 from meshwright.runtime.faults.slow_ranks import slow_ranks
 from meshwright.runtime.faults.step_series import StepSeconds, StepSeries
 
+FINGERPRINTS = 16
+"""Least fingerprints between two comparisons. Each reads all parameters, which shows in steps of few tokens."""
 FaultKey = tuple[str, int | None, int | None]
 """Kind, rank and peer, which are reported once in a run."""
 
@@ -55,6 +57,7 @@ class RankComparison:
     series: StepSeries = field(default_factory=StepSeries)
     notes: Notes = field(default_factory=Notes)
     known: set[FaultKey] = field(default_factory=set)
+    equal_step: int = -1
     _group: dist.ProcessGroup | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +85,8 @@ class RankComparison:
         self.notes.steps.append(step)
         self.notes.seconds.append(spent)
         self.links.waits.add(step, self.rank.communicator.history.least_s)
-        if not self.rank.job.program.steps_overlap:  # else states are final only after their validation
+        overlap = self.rank.job.program.steps_overlap  # states are final only after their validation
+        if not overlap and step % max(1, self.every // FINGERPRINTS) == 0:
             self.state.record(step)
 
     def compare(self, step: int, *, suspected: bool) -> list[Fault]:
@@ -92,13 +96,14 @@ class RankComparison:
         """
         if self.links is None or not self.notes.steps:
             return []
-        if self.rank.job.program.steps_overlap:
+        if not self.state.behind or self.state.behind[-1][0] != step:
             self.state.record(step)
         longer = self.links.waits.longer(self.links.healthy_step)
         own = replace(self.notes, copies=self.state.last(), now_s=monotonic(), waits_longer=longer)
         everyone = self._gathered("notes on steps", own)
         self._refuse_diverging([notes.copies for notes in everyone])
         self.state.behind.clear()
+        self.equal_step = step
         self.notes = Notes()
         by_rank = dict(zip(self.ranks, everyone, strict=True))
         self.series.add(own.steps, {rank: notes.seconds for rank, notes in by_rank.items()})
@@ -122,7 +127,7 @@ class RankComparison:
         found: dict[int | None, Fault] = {}
         for key in differ:
             copies = Copies({r: of[r][0][key] for r in key[0]}, {r: of[r][1] for r in key[0]})
-            for fault in diverging(copies):
+            for fault in diverging(copies, self.equal_step):
                 found.setdefault(fault.rank, fault)
         raise FaultError(sorted(found.values(), key=lambda fault: fault.rank or 0))
 

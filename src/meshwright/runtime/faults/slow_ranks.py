@@ -13,9 +13,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from meshwright.runtime.faults.fault import Fault
 from meshwright.runtime.faults.step_series import LAST, LAST_S, Seconds, StepSeries, level_change
 
-SLOW = 3.0
+SLOW = 4.0
 """Times the busy seconds of before, and of its peers, that make a rank slow. Throttled accelerators and shared hosts
-cost up to about 2; a fault that is worth replacing a rank costs more."""
+cost up to about 2, a host with five times as many processes as cores 3.2 for some steps (``benchmarks/recover.md``)."""
 LONGER = 1.5
 """Times those of before where a rank has peers. Ranks that share a host's cores compute faster while they wait for the
 slow one, and so does the slow one itself."""
