@@ -5,7 +5,7 @@ from itertools import cycle, pairwise, permutations
 from math import inf
 from pathlib import Path
 
-from brute_force import fastest
+from brute_force_paths import fastest
 from drawn_problems import drawn_problem
 
 from meshwright.simulate.churn.churn_trace import ChurnTrace

@@ -48,7 +48,10 @@ def launched(run, **options):
 
 @pytest.mark.parametrize(
     ("inject", "expected"),
-    [("hang:rank=1,step=3", ("hang", 1, 3)), ("nan:rank=1,step=3", ("nan", 1, 3))],
+    [
+        pytest.param("hang:rank=1,step=3", ("hang", 1, 3), marks=pytest.mark.slow),
+        ("nan:rank=1,step=3", ("nan", 1, 3)),
+    ],
 )
 def test_the_rank_at_fault_is_named_by_the_first(tmp_path, inject, expected):
     run = small_run(tmp_path, ranks=RANKS, layout={"dp_replicate": RANKS})

@@ -29,7 +29,6 @@ class ReturnedDevices:
     facts: Mapping[str, object]
     count: int = 0
     ended: str = ""
-    _of: dict[int, int] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
@@ -47,16 +46,15 @@ class ReturnedDevices:
             case "facts":
                 return self.facts
             case "offer":
-                return self._offer(str(request["host"]), connection)
+                return self._offer(str(request["host"]))
             case "beat":
                 return {"ended": self.ended}
         return None
 
     def closed(self, connection: int) -> None:
-        """Forget a command: its devices stay with the run until one of them is lost."""
-        self._of.pop(connection, None)
+        """Do nothing: the devices of a command that has ended stay with the run until one of them is lost."""
 
-    def _offer(self, host: str, connection: int) -> object:
+    def _offer(self, host: str) -> object:
         """Take the devices that the run lacks."""
         own = socket.gethostname()
         if host != own:
@@ -65,7 +63,7 @@ class ReturnedDevices:
             missing = self.most - self.count
             if not missing:
                 return {"refused": f"the run lacks none of its {self.most} devices"}
-            self.count, self._of[connection] = self.most, missing
+            self.count = self.most
             return {"devices": missing}
 
 

@@ -213,7 +213,6 @@ class _Attempt:
     """Ranks that run until they are done, or until one of them is at fault."""
 
     supervisor: Supervisor
-    found: list[Fault] = field(default_factory=list)
     growing: bool = False
 
     def outcome(self) -> Outcome:

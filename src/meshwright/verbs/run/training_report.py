@@ -61,11 +61,16 @@ class CompletedRun:
 
     @cached_property
     def timing(self) -> Timing | None:
-        """Seconds of a step without warm-up, as ``ingest`` reads them from the metrics; None without a step."""
-        series = IterationSeries()
-        for step, seconds in enumerate(self.outcome.step_times_s):
+        """Seconds of a step without warm-up, as ``ingest`` reads them from the metrics; None without a step.
+
+        Steps of former plans do not count.
+        """
+        changes, series = self.outcome.members, IterationSeries()
+        first = changes[-1].step - self.outcome.first_step if changes else 0
+        own = self.outcome.step_times_s[max(0, first) :]
+        for step, seconds in enumerate(own):
             series.add(step, seconds, None)
-        found, times = series.timing(), sorted(self.outcome.step_times_s)
+        found, times = series.timing(), sorted(own)
         if found is None and times:
             return Timing(times[len(times) // 2], times[0], times[-1], len(times), 0)
         return found

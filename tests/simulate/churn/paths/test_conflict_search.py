@@ -4,7 +4,7 @@ from collections import Counter
 from math import inf
 
 import pytest
-from brute_force import fastest
+from brute_force_paths import fastest
 from drawn_problems import drawn_problem
 
 from meshwright.simulate.churn.paths.conflict_search import search_paths
