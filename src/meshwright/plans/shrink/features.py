@@ -13,6 +13,7 @@ from meshwright.plans.layers.layer_assignment import chain_layers
 from meshwright.plans.layers.plan_of_layout import sequences_together, uneven_batches, uneven_states
 from meshwright.plans.layers.recompute_by_layer import format_layer_recomputes, layer_recomputes
 from meshwright.plans.rules.not_in_this_release import workload_of
+from meshwright.plans.shrink.small_combinations import small_replicas
 from meshwright.workload.optimizer_choice import ADAMW
 from meshwright.workload.optimizers.muon import BLOCKWISE
 
@@ -45,10 +46,12 @@ def features(
     if layout.pp > 1:
         found["pp"] = Feature(_pipeline(short, long, model), pipeline_ranks(short))
     if layout.dp_replicate > 1:
-        found["dp_replicate"] = Feature("replicas", AXIS_DEGREE)
+        degree = small_replicas(long.synchronise, "dp_replicate", layout.dp_replicate)
+        found["dp_replicate"] = Feature("replicas", degree)
     if layout.dp_shard > 1:
         gather = f", gathered {long.gather}" if short.sharding == "zero3" else ""
-        found["dp_shard"] = Feature(f"{short.sharding} over shards{gather}", AXIS_DEGREE)
+        degree = small_replicas(long.synchronise, "dp_shard", layout.dp_shard)
+        found["dp_shard"] = Feature(f"{short.sharding} over shards{gather}", degree)
     if layout.tp > 1:
         how = "with" if layout.sequence_parallel else "without"
         found["tp"] = Feature(f"tensor parallelism {how} sequence parallelism", AXIS_DEGREE)

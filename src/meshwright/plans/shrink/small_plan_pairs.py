@@ -15,6 +15,7 @@ from meshwright.plans.forms.conversion import expand, short_of_only_layout
 from meshwright.plans.forms.long import LongPlan
 from meshwright.plans.forms.short import Schedule, ShortLayout, ShortPipeline, ShortPlan, WorkloadSpec
 from meshwright.plans.shrink.features import AXIS_DEGREE
+from meshwright.plans.shrink.small_combinations import small_replicas, with_small_numbers
 from meshwright.plans.shrink.small_exchanges import PeriodMap, present_entries, steps_of
 from meshwright.plans.shrink.small_plans import DEVICE, LEAST_LAYERS, SEQ_LEN, USUAL
 from meshwright.plans.synchronisation.plan_axes import loose_axes_of_plan
@@ -54,7 +55,9 @@ def compared_plans(first: LongPlan, second: LongPlan, model: ModelGraph) -> Comp
         full_seq_len=work.seq_len,
     )
     periods = PeriodMap.of((*first.synchronise, *second.synchronise))
-    made = [_small(short, plan, periods, small) for short, plan in zip(shorts, (first, second), strict=True)]
+    both = list(zip(shorts, (first, second), strict=True))
+    batch = SEQUENCES_OF_A_REPLICA * lcm(REPLICAS, *(_replicas(short, plan) for short, plan in both))
+    made = [_small(short, plan, periods, small, batch) for short, plan in both]
     steps = steps_of([entry for plan in made for entry in plan.synchronise])
     return ComparedPlans((made[0], made[1]), small, steps)
 
@@ -90,15 +93,23 @@ def _refuse_other_work(first: LongPlan, second: LongPlan) -> None:
 
 def _degrees(short: ShortPlan, plan: LongPlan) -> dict[str, int]:
     """Return the small degrees: experts lie on tight axes of data parallelism, inside of an island."""
-    degrees = {axis: min(getattr(short.layout, axis), AXIS_DEGREE) for axis in DATA_AXES}
+    degrees = {
+        axis: small_replicas(plan.synchronise, axis, getattr(short.layout, axis)) for axis in DATA_AXES
+    }
     loose = loose_axes_of_plan(plan)
     room = prod(degree for axis, degree in degrees.items() if axis not in loose)
     return degrees | {"ep": min(short.layout.ep, room, AXIS_DEGREE)}
 
 
-def _small(short: ShortPlan, plan: LongPlan, periods: PeriodMap, model: ModelGraph) -> LongPlan:
+def _replicas(short: ShortPlan, plan: LongPlan) -> int:
     degrees = _degrees(short, plan)
-    replicas = degrees["dp_replicate"] * degrees["dp_shard"]
+    return degrees["dp_replicate"] * degrees["dp_shard"]
+
+
+def _small(
+    short: ShortPlan, plan: LongPlan, periods: PeriodMap, model: ModelGraph, global_batch: int
+) -> LongPlan:
+    degrees, replicas = _degrees(short, plan), _replicas(short, plan)
     sharded = degrees["dp_shard"] > 1
     layers = model.architecture.layers
     entries = present_entries(plan.synchronise, degrees)
@@ -110,7 +121,7 @@ def _small(short: ShortPlan, plan: LongPlan, periods: PeriodMap, model: ModelGra
         workload=WorkloadSpec(
             task=work.task,
             seq_len=SEQ_LEN,
-            global_batch=REPLICAS * SEQUENCES_OF_A_REPLICA,
+            global_batch=global_batch,
             documents=None if work.documents is None else SEQ_LEN,
             optimizer=work.optimizer,
         ),
@@ -121,6 +132,13 @@ def _small(short: ShortPlan, plan: LongPlan, periods: PeriodMap, model: ModelGra
         sharding=short.sharding if sharded else "none",
         gather=plan.gather if sharded and short.sharding == "zero3" and plan.gather != "per-unit" else None,
         pipeline=ShortPipeline(schedule=Schedule.of(USUAL), micro_batch=1),
-        synchronise=tuple(periods.small(entry, layers, codecs=False) for entry in entries),
+        synchronise=tuple(
+            with_small_numbers(
+                periods.small(entry, layers, codecs=False),
+                getattr(short.layout, entry.axis),
+                degrees[entry.axis],
+            )
+            for entry in entries
+        ),
     )
     return expand(small, model.architecture)

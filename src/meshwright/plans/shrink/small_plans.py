@@ -52,6 +52,7 @@ from meshwright.plans.shrink.features import (
     pipeline_ranks,
     stage_counts,
 )
+from meshwright.plans.shrink.small_combinations import with_small_numbers
 from meshwright.plans.shrink.small_encoder_input import with_encoder_inputs
 from meshwright.plans.shrink.small_exchanges import PeriodMap, present_entries
 from meshwright.plans.shrink.small_shares import with_small_shares
@@ -167,7 +168,14 @@ def _small(
     )
     one = _small_short(short, plan, degrees, context, pipeline, count)
     small_of = PeriodMap.of(plan.synchronise).small
-    exchanges = tuple(small_of(entry, small.architecture.layers) for entry in entries)
+    exchanges = tuple(
+        with_small_numbers(
+            small_of(entry, small.architecture.layers),
+            getattr(short.layout, entry.axis),
+            degrees[entry.axis],
+        )
+        for entry in entries
+    )
     one = one.model_copy(update={"synchronise": exchanges})
     one = one.model_copy(update={"workload": with_encoder_inputs(one.workload, small.architecture)})
     if "expert_order" in chosen and degrees["ep"] > 1 and small.architecture.moe:
