@@ -8,17 +8,11 @@ Every part that is done is kept in ``.cache/recover``, so that a second call res
 with 1 where a section misses what it must show.
 """
 
-import re
-import shutil
 import sys
-from collections.abc import Callable, Mapping
-from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 
-import torch
-
-from meshwright import __version__
+from page_sections import Sections, write_sections
 
 HERE = Path(__file__).parent
 PAGE = HERE / "recover.md"
@@ -44,7 +38,7 @@ from large_rank import large_rank  # noqa: E402
 from mutated_checkpoints import mutated_checkpoints  # noqa: E402
 from plan_pairs import plan_pairs  # noqa: E402
 
-SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
+SECTIONS: Sections = MappingProxyType(
     {
         "Checkpoints between plans": plan_pairs,
         "A rank of a 70B model": large_rank,
@@ -57,44 +51,10 @@ SECTIONS: Mapping[str, Callable[[], tuple[str, bool]]] = MappingProxyType(
         "Policies of recovery at published failure rates": policies_at_published_rates,
     }
 )
-"""Each section's title, and what makes its text and says whether it shows what it must."""
-HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+HEAD = """# Recovery
 
-
-def sections_of(page: str) -> dict[str, str]:
-    """Return the sections of a page with their dates."""
-    _, *parts = HEADING.split(page)
-    return {title: text.strip() for title, text in zip(parts[::2], parts[1::2], strict=True)}
-
-
-def page_of(sections: Mapping[str, str]) -> str:
-    """Return the page."""
-    texts = [f"## {title}\n\n{sections[title]}\n" for title in SECTIONS if title in sections]
-    head = (
-        "# Recovery\n\nMade by `python benchmarks/recover.py --write` (`make recover`), section by section.\n"
-    )
-    return "\n".join([head, *texts])
-
-
-def main() -> None:
-    """Make what is not kept and print the page."""
-    torch.set_num_threads(1)
-    arguments = sys.argv[1:]
-    if "--again" in arguments:
-        shutil.rmtree(KEPT, ignore_errors=True)
-    asked = arguments[arguments.index("--only") + 1 :] if "--only" in arguments else [""]
-    sections, good = sections_of(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {}, True
-    for title, make in SECTIONS.items():
-        if any(text in title for text in asked if not text.startswith("--")):
-            text, shown = make()
-            sections[title] = f"Version {__version__}, {date.today()}.\n\n{text}"
-            good = good and shown
-    text = page_of(sections)
-    print(text)
-    if "--write" in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-    sys.exit(not good)
-
+Made by `python benchmarks/recover.py --write` (`make recover`), section by section.
+"""
 
 if __name__ == "__main__":
-    main()
+    write_sections(PAGE, HEAD, SECTIONS, KEPT)

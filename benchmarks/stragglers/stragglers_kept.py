@@ -1,14 +1,9 @@
-"""Results of the page of stragglers, kept between calls."""
+"""The kept results of the page of wrong and late replicas."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from kept_parts import kept as kept_in
+import page_sections
 
 KEPT = Path(__file__).parents[2] / ".cache" / "stragglers"
-
-
-def kept(name: str, make: Callable[[], Any]) -> Any:
-    """Return the result of a part, made now or by an earlier call."""
-    return kept_in(name, make, KEPT)
+kept = partial(page_sections.kept, folder=KEPT)
