@@ -29,6 +29,11 @@ def test_a_fault_that_has_happened_is_legal_and_never_happens_again():
     assert injections(without_fired(texts, [])) == injections(texts)
 
 
+def test_more_faults_than_ranks_can_keep_apart_are_refused():
+    with pytest.raises(InputError, match="at most 64 faults"):
+        injections(["kill:rank=0,step=1"] * 65)
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from meshwright.runtime.faults.loss_history import LossHistory
+from meshwright.runtime.faults.loss_spikes import LossHistory
 
 
 def spikes(losses):

@@ -16,6 +16,8 @@ SCALED: frozenset[FaultKind] = frozenset({"slow", "link", "spike"})
 """Kinds with a factor."""
 FACTOR, MAX_FACTOR = 10.0, 1e6
 MAX_STEP = 10**12 - 1
+MOST = 64
+"""Faults of a command: each has a place in the progress that ranks share (``recovery/progress_board.py``)."""
 OPTION = "inject"
 FORM = "KIND:rank=R,step=S[,factor=F]"
 
@@ -45,6 +47,9 @@ def injections(texts: Iterable[str], ranks: int | None = None) -> tuple[Injectio
     """
     problems: list[Problem] = []
     found = [_injection(text, ranks, problems) for text in texts]
+    if len(found) > MOST:
+        rule = f"at most {MOST} faults are injected into a run"
+        problems.append(Problem(OPTION, len(found), rule, "fewer, in several runs"))
     if problems:
         raise InputError(problems)
     return tuple(one for one in found if one is not None)

@@ -20,7 +20,7 @@ from meshwright.runtime.faults.fault import Fault, FaultError
 from meshwright.runtime.faults.fault_dump import write_dump
 from meshwright.runtime.faults.gradient_check import GradientCheck
 from meshwright.runtime.faults.injected_faults import InjectedFaults
-from meshwright.runtime.faults.loss_history import LossHistory
+from meshwright.runtime.faults.loss_spikes import LossHistory
 from meshwright.runtime.faults.pass_timer import PassTimer
 from meshwright.runtime.faults.rank_comparison import RankComparison
 from meshwright.runtime.faults.step_series import StepSeconds

@@ -70,20 +70,13 @@ class ParentPipe(NamedTuple):
     writing: int
 
 
-def run_locally(
-    work: RankWork,
-    processes: int,
-    limit_s: float | None,
-    report: ProgressCallback,
-    listen: Listener = lambda rank, subject: None,
-) -> object:
+def run_locally(work: RankWork, processes: int, limit_s: float | None, report: ProgressCallback) -> object:
     """Run ``work`` on local ranks and return rank 0's result. Raises RunError naming the rank at fault.
 
-    ``listen`` receives what ranks tell while they work. Without ``limit_s`` there is no time limit. An InputError of a
-    rank is raised unchanged, and so is its FaultError.
+    Without ``limit_s`` there is no time limit. An InputError of a rank is raised unchanged.
     """
     with started_ranks(work, processes) as ranks:
-        return _result(ranks, limit_s, report, listen)
+        return _result(ranks, limit_s, report)
 
 
 @contextmanager
@@ -169,9 +162,7 @@ def _end_with_parent(reading: int) -> None:
     os._exit(1)
 
 
-def _result(
-    ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback, listen: Listener
-) -> object:
+def _result(ranks: Sequence[Rank], limit_s: float | None, report: ProgressCallback) -> object:
     """Wait for all ranks and return rank 0's result."""
     working, value, began = {rank.pipe: rank for rank in ranks}, None, monotonic()
     while working:
@@ -185,10 +176,6 @@ def _result(
             word, content = heard(rank)
             if word == "progress":
                 report(*content)
-            elif word == "told":
-                listen(rank.number, content)
-            elif word == "faults":
-                raise FaultError(content)
             elif word == "refused":
                 raise InputError(content)
             elif word == "failed":

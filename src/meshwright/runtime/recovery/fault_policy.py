@@ -1,4 +1,4 @@
-"""Decide what is done about faults: the run stops, or goes on in the way that the user chose."""
+"""Choose the action for faults: that of the run's policy, or to stop after too many recoveries."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The end of a run because of faults."""
+"""The error that ends a run because of faults, with the faults in JSON."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from meshwright.runtime.training.job_and_outcome import Members
 
 
 class FaultStopError(RunError):
-    """A run that has ended because of faults; ``details`` has them in JSON."""
+    """Faults have ended a run; ``details`` has them in JSON."""
 
     def __init__(self, text: str, faults: Sequence[Fault], members: Sequence[Members] = ()) -> None:
         super().__init__(text)

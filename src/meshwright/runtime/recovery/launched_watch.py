@@ -1,9 +1,10 @@
 """Watch ranks that a launcher started: each tells the others what it does, through their store.
 
 Every rank writes its progress every ``BEAT_S`` seconds, in a thread with a connection of its own, and looks whether a
-rank has failed. The first rank names ranks that hang, or whose progress has stopped coming since their process is gone.
-Then all cut their connections, so that nobody waits for the rank at fault, and end with its name: launchers start such
-a job again.
+rank has failed. The first rank names ranks that hang. Once a connection between ranks has broken, it also names those
+whose progress has stopped coming: their process is gone. A busy host that only delays messages ends no run. Then all
+cut their connections, so that nobody waits for the rank at fault, and end with its name; launchers start such a job
+again.
 """
 
 import json
@@ -22,14 +23,14 @@ from meshwright.runtime.launch.cut_connections import open_sockets, shut_down
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.launch.rendezvous import FAILURE, first_failure
 from meshwright.runtime.recovery.fault_stop import FaultStopError
+from meshwright.runtime.recovery.members.member_requests import BEAT_S, LOST_S
 from meshwright.runtime.recovery.named_faults import hang_faults, kill_faults
 from meshwright.runtime.recovery.progress_board import NOT_BEGUN, Progress, ProgressBoard, hanging_ranks
 
-BEAT_S, LOST_S = 2.0, 6.0
-"""Seconds between two messages of a rank, and of silence after which its process counts as gone."""
 GLANCE_S = 0.1
-FAULTS = "faults"
-"""The key of the store for faults that ended the run."""
+"""Seconds between two looks at the store."""
+BROKEN, FAULTS = "connection broken", "faults"
+"""Keys of the store: a rank has lost a connection to another; the faults that ended the run."""
 DONE = NOT_BEGUN - 1
 """The step of a rank that has ended well."""
 
@@ -78,7 +79,7 @@ class LaunchedWatch:
         silent = self._silent(told, now_s)
         rows = [_progress(of, self._seen[rank][1]) for rank, of in enumerate(told)]
         ended = frozenset(rank for rank, row in enumerate(rows) if row.step == DONE)
-        gone = [rank for rank in silent if rank not in ended]
+        gone = [rank for rank in silent if rank not in ended] if self._store.check([BROKEN]) else []
         reached = min((row.step for rank, row in enumerate(rows) if rank not in {*gone, *ended}), default=0)
         for rank in gone:  # the others wait for it in a step that it has begun since it last told
             rows[rank] = replace(rows[rank], step=max(rows[rank].step, reached))
@@ -118,25 +119,24 @@ def watched(store: dist.Store, place: Place, board: ProgressBoard, hang_s: float
         first_failure(store, str(error))
         raise FaultStopError(str(error), [replace(of, action="stopped") for of in error.faults]) from None
     except RunError as error:
-        lost = isinstance(
-            error.__cause__, RuntimeError
-        )  # a collective has failed: its partners may be at fault
-        if lost and _failed_within(store, LOST_S + 2 * BEAT_S) and (faults := told_faults(store)):
+        # A collective that has failed may be the fault of its partners.
+        if isinstance(error.__cause__, RuntimeError) and (faults := _faults_of_others(store)):
             raise FaultStopError("; ".join(map(str, faults)), faults) from None
         raise error
     finally:
         watch.end()
 
 
-def _failed_within(store: dist.Store, limit_s: float) -> bool:
-    """Return whether a rank tells of faults in time: a lost one is named a few seconds after its connections."""
-    end = time() + limit_s
+def _faults_of_others(store: dist.Store) -> list[Fault]:
+    """Return the faults that explain a broken connection: a lost rank is named after its silence."""
+    end = time() + LOST_S + 2 * BEAT_S
     try:
+        store.set(BROKEN, "")
         while time() < end and not store.check([FAILURE]):
             sleep(GLANCE_S)
-        return store.check([FAULTS])
+        return told_faults(store)
     except RuntimeError:  # the store is gone, and the run with it
-        return False
+        return []
 
 
 def tell_faults(store: dist.Store, faults: Sequence[Fault]) -> None:
@@ -146,10 +146,7 @@ def tell_faults(store: dist.Store, faults: Sequence[Fault]) -> None:
 
 def told_faults(store: dist.Store) -> list[Fault]:
     """Return the faults that ranks have written into the store."""
-    try:
-        return [Fault(**of) for of in json.loads(store.get(FAULTS))] if store.check([FAULTS]) else []
-    except RuntimeError:
-        return []
+    return [Fault(**of) for of in json.loads(store.get(FAULTS))] if store.check([FAULTS]) else []
 
 
 def _progress(of: dict[str, Any], seen_s: float) -> Progress:

@@ -2,8 +2,6 @@
 
 Ranks write, their parent reads, also after a rank has died or hangs. A row is written without a lock: a reader that
 meets a row amid its change sees a few wrong characters at most, and looks again.
-
-The parent asks for dumps of the ranks' histories here too, since a rank that waits for a message hears no signal.
 """
 
 import mmap
@@ -12,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time
 
+from meshwright.runtime.faults.injection import MOST
+
 PROGRESS = struct.Struct("<qqd?95s")
 """Step, sequence number of the operation, seconds since 1970, waiting, text."""
-FIRED = struct.Struct("<d64s")
+FIRED = struct.Struct(f"<d{MOST}s")
 """Seconds since 1970 of the last injection, and a byte for each injection, set when it happened."""
 ROW = PROGRESS.size + FIRED.size
-MOST_INJECTIONS = 64
 NOT_BEGUN = -1
 """The step of a rank that has not begun any."""
 
@@ -50,7 +49,7 @@ class ProgressRow:
 
     def __init__(self, memory: mmap.mmap, rank: int) -> None:
         self._memory, self._at = memory, ROW * rank
-        self._step, self._fired = NOT_BEGUN, bytearray(MOST_INJECTIONS)
+        self._step, self._fired = NOT_BEGUN, bytearray(MOST)
 
     def begin_step(self, step: int) -> None:
         """Begin a step."""

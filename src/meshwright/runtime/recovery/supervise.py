@@ -19,7 +19,7 @@ import torch.distributed as dist
 from meshwright.errors import InfeasibleError, InputError, RunError
 from meshwright.runtime.faults.fault import WARNINGS, Fault
 from meshwright.runtime.faults.fault_dump import DUMP_SIGNAL
-from meshwright.runtime.faults.injection import LASTING, injections
+from meshwright.runtime.faults.injection import without_fired
 from meshwright.runtime.launch.forked_ranks import DYING_S, Rank, Report, deaths, heard, started_ranks
 from meshwright.runtime.launch.launcher_environment import Place
 from meshwright.runtime.recovery.checkpoint_choice import checkpoint_before
@@ -133,14 +133,10 @@ class Supervisor:
         self._named_s = time()
 
     def without(self, fired: frozenset[int]) -> None:
-        """Take injections that have happened out of the next attempts; lasting ones stay."""
+        """Keep injections that have happened out of the next attempts."""
         options = self.training.options
-        kept = [
-            text
-            for place, (text, one) in enumerate(zip(options.inject, injections(options.inject), strict=True))
-            if place not in fired or one.kind in LASTING
-        ]
-        self.training = replace(self.training, options=replace(options, inject=tuple(kept)))
+        options = replace(options, inject=without_fired(options.inject, fired))
+        self.training = replace(self.training, options=options)
 
     def _go_back(self, found: Sequence[Fault]) -> None:
         """Choose checkpoint and plan of the next attempt."""
